@@ -610,7 +610,7 @@ def test_batch_norms_that_follow_no_convolution_stay_in_blocks() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_moved_constants_are_folded_without_a_compiler(dtype: str) -> None:
-    """To the bit as TVM folds them, by a kernel for each operator and shape."""
+    """Fold to the bit as TVM does by a kernel for each operator and shape."""
     builder = relax.BlockBuilder()
     with builder.function("main", []):
         with builder.dataflow():

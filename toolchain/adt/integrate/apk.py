@@ -27,11 +27,10 @@ from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, platform_named
 from adt.errors import AdtError, BuildError, ConfigError, InputError, ProcessFailed
 from adt.host import cache, process
-from adt.host.ndk import ApkTools
 from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
 from adt.host.disk import scratch_directory
-from adt.host.ndk import Ndk
+from adt.host.ndk import ApkTools, Ndk
 from adt.integrate.android_versions import NEWEST
 from adt.integrate.contents import (
     ACTIVITY_CLASS,

@@ -77,7 +77,7 @@ def _order(emit: Emit, data: Any, named: dict[int, Any]) -> tuple[list[int], lis
 
 
 def _counted_from_first(emit: Emit, index: Any, extent: Any) -> Any:
-    """The elements of *index* without negative ones."""
+    """Return the elements of *index* without negative ones."""
     zero, wide = relax.const(0, "int64"), emit(relax.op.astype(index, "int64"))
     length = relax.const(int(extent), "int64")
     return emit(relax.op.where(emit(relax.op.less(wide, zero)), emit(relax.op.add(wide, length)), wide))
@@ -107,7 +107,7 @@ def _index_put(node: Any, importer: Any) -> Any:
 
 
 def _select(node: Any, importer: Any) -> Any:
-    """Takes an axis' element at a number, negative ones from its end, or at a tensor that ``item`` gave."""
+    """Take an axis' element at a number, negative ones from its end, or at a tensor that ``item`` gave."""
     data, axis, index = importer.retrieve_args(node)
     emit, shape = importer.block_builder.emit, data.struct_info.shape
     axis %= len(shape)
@@ -136,7 +136,7 @@ def _as_onnx(importer: Any, op: str, name: str, inputs: Sequence[Any], by_tvm: A
 
 
 def _grid_sample(node: Any, importer: Any) -> Any:
-    """Converts as ONNX's operator: TVM reads the grid's axes in another order."""
+    """Convert as ONNX's operator: TVM reads the grid's axes in another order."""
     data, grid, mode, padding, corners = importer.retrieve_args(node)
     mode, padding = ("linear", "nearest", "cubic")[mode], ("zeros", "border", "reflection")[padding]
     attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(corners)}
@@ -145,7 +145,7 @@ def _grid_sample(node: Any, importer: Any) -> Any:
 
 
 def _resize(node: Any, importer: Any) -> Any:
-    """Converts as ONNX's Resize: TVM leaves out antialiasing, and takes scales for a flag."""
+    """Convert as ONNX's Resize: TVM leaves out antialiasing, and takes scales for a flag."""
     name, given = node.target.__name__, arguments_of(node)
     data, (_, _, *size) = importer.env[node.args[0]], node.meta["val"].shape
     scales = given.get("scale_factors") or [given.get(key) for key in ("scales_h", "scales_w")]
@@ -172,7 +172,7 @@ def _resize(node: Any, importer: Any) -> Any:
 
 
 def _average_pool(node: Any, importer: Any) -> Any:
-    """Converts as ONNX's operator: TVM counts windows that reach beyond the padding as whole ones."""
+    """Convert as ONNX's operator: TVM counts windows that reach beyond the padding as whole ones."""
     given, data = arguments_of(node), importer.env[node.args[0]]
     if given.get("divisor_override"):
         raise _refusal(node, "nothing reads its divisor_override")
@@ -206,13 +206,13 @@ def _convolution(node: Any, importer: Any) -> Any:
 
 
 def _product(node: Any, importer: Any) -> Any:
-    """Multiplies matrices in the type of the operands: TVM computes float32 of any."""
+    """Multiply matrices in the type of the operands: TVM computes float32 of any."""
     left, right = importer.retrieve_args(node)
     return importer.block_builder.emit(relax.op.matmul(left, right, left.struct_info.dtype))
 
 
 def _clamp(node: Any, importer: Any) -> Any:
-    """Limits by comparisons: TVM's limits are floats, and infinite where there is none."""
+    """Limit by comparisons: TVM's limits are floats, and infinite where there is none."""
     given, value = arguments_of(node), importer.env[node.args[0]]
     dtype, emit = value.struct_info.dtype, importer.block_builder.emit
     for name, limit in (("min", relax.op.maximum), ("max", relax.op.minimum)):
@@ -223,7 +223,7 @@ def _clamp(node: Any, importer: Any) -> Any:
 
 
 def _elu(node: Any, importer: Any) -> Any:
-    """Converts with the factors that make it a SELU or a CELU, which TVM does not read."""
+    """Convert with the factors that make it a SELU or a CELU, which TVM does not read."""
     given, value = arguments_of(node), importer.env[node.args[0]]
     emit, dtype = importer.block_builder.emit, value.struct_info.dtype
     inner, factors = value, (given["scale"], given["alpha"] * given["scale"])
@@ -260,7 +260,7 @@ def _norm(node: Any, importer: Any) -> Any:
 
 
 def _getitem(node: Any, importer: Any) -> Any:
-    """Takes a part of a result, of which TVM may have made the first alone."""
+    """Take a part of a result, of which TVM may have made the first alone."""
     source, index = node.args
     value = importer.env[source]
     whole = isinstance(value, relax.Expr) and isinstance(value.struct_info, relax.TupleStructInfo)
@@ -270,7 +270,7 @@ def _getitem(node: Any, importer: Any) -> Any:
 
 
 def _filled(node: Any, importer: Any) -> Any:
-    """Fills a tensor of the program's type: TVM takes that of the operand."""
+    """Fill a tensor of the program's type: TVM takes that of the operand."""
     declared, name = node.meta["val"], node.target.__name__
     number = arguments_of(node)["fill_value"] if name.startswith("full") else int(name.startswith("ones"))
     dtype = str(declared.dtype).removeprefix("torch.")
@@ -279,7 +279,7 @@ def _filled(node: Any, importer: Any) -> Any:
 
 
 def _any(node: Any, importer: Any) -> Any:
-    """Finds an element that is not zero: TVM takes the largest."""
+    """Find an element that is not zero: TVM takes the largest."""
     given, emit = arguments_of(node), importer.block_builder.emit
     is_set = emit(relax.op.astype(emit(relax.op.astype(importer.env[node.args[0]], "bool")), "int8"))
     most = emit(relax.op.max(is_set, given.get("dim"), given.get("keepdim", False)))
@@ -287,7 +287,7 @@ def _any(node: Any, importer: Any) -> Any:
 
 
 def _even_pool(node: Any, importer: Any) -> Any:
-    """Converts as TVM does, which is wrong for windows of several extents."""
+    """Convert as TVM does, which is wrong for windows of several extents."""
     data, sizes = node.args
     if any(extent % size for extent, size in zip(data.meta["val"].shape[-3:], sizes, strict=True)):
         raise ModelError(
@@ -313,7 +313,7 @@ def _item(node: Any, importer: Any) -> Any:
 
 
 def _bucketize(node: Any, importer: Any) -> Any:
-    """Counts the boundaries below each element; TVM's search halves indices of the boundaries' type."""
+    """Count the boundaries below each element; TVM's search halves indices of the boundaries' type."""
     data, boundaries = importer.retrieve_args(node)[:2]
     emit, right = importer.block_builder.emit, node.kwargs.get("right", False)
     dtype = "int32" if node.kwargs.get("out_int32", False) else "int64"

@@ -71,13 +71,13 @@ def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
 
 
 def program_outputs(program: Any) -> list[str]:
-    """Names of what the program returns, in order, each of its own."""
+    """Return the names of what the program returns, in order, each of its own."""
     return distinct_names(map(str, program.graph_signature.user_outputs))
 
 
 @contextlib.contextmanager
 def exported_by(text: str) -> Iterator[Path]:
-    """The program that the callable ``module:function`` makes, in a temporary ``.pt2`` file.
+    """Return the program that the callable ``module:function`` makes, in a temporary ``.pt2`` file.
 
     Raises:
         ModelError: there is no such callable, it fails, or torch cannot export what it returns.

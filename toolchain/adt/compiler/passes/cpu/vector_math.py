@@ -115,9 +115,10 @@ def _computed(value: tirx.PrimExpr, stored: Callable[[tirx.PrimExpr], tirx.PrimE
 
 
 def shared_divisors(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
-    """The TIR *statement*, in which a row of float32 is multiplied by the inverse of what all of it is
-    divided by: an inverse for the row, and a division takes several multiplications' time. At most 1 unit in
-    the last place off."""
+    """Multiply each row of float32 in the TIR *statement* by the inverse of what all of it is divided by.
+
+    A division takes several multiplications' time. At most 1 unit in the last place off.
+    """
 
     def replaced(store: tirx.BufferStore) -> tirx.BufferStore:
         along = variables_of(store.indices[-1:])
@@ -155,7 +156,7 @@ def _let(result: tirx.PrimExpr, *bounds: tirx.Let) -> tirx.PrimExpr:
 
 
 def _polynomial(x: tirx.PrimExpr, coefficients: Sequence[float]) -> tirx.PrimExpr:
-    """By Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule; the coefficient of the highest power is the first."""
     value = _constant(coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + _constant(coefficient)
@@ -163,7 +164,7 @@ def _polynomial(x: tirx.PrimExpr, coefficients: Sequence[float]) -> tirx.PrimExp
 
 
 def _exp(x: tirx.PrimExpr, high: float = EXP_HIGH) -> tirx.PrimExpr:
-    """At most 2 units in the last place off; NaN stays NaN, since neither comparison holds of it.
+    """Compute e to the power *x*, at most 2 units in the last place off; NaN stays NaN.
 
     At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
     """
@@ -194,7 +195,7 @@ def _tanh_of_softplus(exponential: tirx.PrimExpr) -> tirx.PrimExpr:
 
 
 def _log(x: tirx.PrimExpr) -> tirx.PrimExpr:
-    """At most 2 units in the last place off; NaN stays NaN, since no comparison holds of it."""
+    """Compute the natural logarithm, at most 2 units in the last place off; NaN stays NaN."""
     normal = tirx.Select(x < _constant(_SMALLEST), x * _constant(1 << 23), x)
     bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF))
     scale = tirx.Select(x < _constant(_SMALLEST), _constant(127 + 23), _constant(127))
