@@ -13,9 +13,11 @@ import adt
 from adt.errors import MismatchError
 from adt.numerics import TOLERANCES
 from adt.package.compatibility import check_cpu
+from adt.package.inputs.random import random_inputs
 from adt.package.package import load_package
 from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
+from support.models.reference import largest_error
 from support.models.sequences import recurrent
 from support.models.vision import mixed_blocks, mobilenet_v2, residual_blocks, resnet18
 from support.sampling import of_each_run
@@ -118,7 +120,7 @@ def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hidden", of_each_run(1, 80, 48, 96))
 def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path) -> None:
-    """Hold panels of 48 columns in twelve vectors of four."""
+    """Hold panels of 48 columns in twelve registers of four lanes."""
     from cpu_asm import innermost_loops, split_functions
 
     model = recurrent(tmp_path / "model.onnx", "GRU", 1, hidden=hidden, linear=False)
@@ -153,15 +155,10 @@ def test_on_armv7(network: Callable[[Path, int], Path], tmp_path: Path) -> None:
 
 
 def like_onnxruntime(model: Path, platform: str, cpu: str, precision: str = "float32") -> Path:
-    """Check the outputs of the blocked *model* for random inputs, by rtvm; its package."""
-    import onnxruntime
-
+    """Check the outputs of the blocked *model* for random inputs, by rtvm; return its package."""
     out = model.parent / "package"
-    package = adt.compile(model, out=out, platform=platform, cpu=cpu, precision=precision).path
-    session = onnxruntime.InferenceSession(str(model))
-    (spec,) = session.get_inputs()
-    x = np.random.default_rng(3).normal(size=spec.shape).astype(np.float32)
-    (have,) = outputs_of(package, {spec.name: x}).values()
-    (want,) = session.run(None, {spec.name: x})
-    assert np.abs(have - want).max() <= TOLERANCES[precision].max_rel * np.abs(want).max()
-    return package
+    package = adt.compile(model, out=out, platform=platform, cpu=cpu, precision=precision)
+    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
+    outputs = outputs_of(package.path, inputs)
+    assert largest_error(outputs, model, inputs) <= TOLERANCES[precision].max_rel
+    return package.path
