@@ -288,6 +288,11 @@ def gumbel():
 def dropout():
     return Random(lambda x: torch.nn.functional.dropout(x, 0.5, True)), (torch.ones(2, 3),)
 
+def norm():
+    net = torch.nn.BatchNorm1d(3)
+    net.eval = net.train
+    return net, (torch.ones(2, 3),)
+
 def plain():
     return Random(lambda x: torch.nn.functional.dropout(x, 0.5, False) + torch.rand(2).shape[0]), (torch.ones(2, 3),)
 """
@@ -300,13 +305,14 @@ def plain():
         ("noise", r"randn.default \(random"),
         ("gumbel", r"exponential.default \(random"),
         ("dropout", r"native_dropout.default \(it drops values at random"),
+        ("norm", r"_native_batch_norm_legit_functional.default \(it norms by the statistics of a batch"),
         ("plain", ""),
     ],
 )
-def test_random_numbers_of_torch_are_no_constants(
+def test_what_torch_computes_for_training_is_no_constant(
     function: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refuse random numbers, which TVM's converters draw once, at import, or do not drop."""
+    """Refuse random numbers and norms of a batch, which TVM's converters draw once, or make fixed ones."""
     (tmp_path / "chance.py").write_text(RANDOM_NETS)
     monkeypatch.chdir(tmp_path)
     if not reason:
