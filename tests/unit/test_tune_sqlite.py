@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import logging
 import os
 import shutil
 import sqlite3
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import AdtError, Busy, DiskError, PackageError
-from adt.tuning.database import sqlite_file, store
+from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import load
 from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE, PAGE
@@ -35,8 +34,6 @@ from support.standins.tuning_records import (
 )
 
 RECORDS = [baseline(2.0), applicable("a", 1.0, at=2), applicable("b", failed="crash", at=3)]
-EARLIER = Path(__file__).parents[1] / "golden/tuning/records.jsonl"
-"""The database of an adt before it used SQLite, with RECORDS."""
 
 
 def execute(path: Path, *statements: str) -> None:
@@ -225,14 +222,9 @@ def test_a_record_without_its_workload_is_found_and_passed_over(
 
 
 @pytest.mark.parametrize("content", [b"", b"notes of mine", b"notes of mine\n" * 1000])
-@pytest.mark.parametrize("name", [FILE, "records.jsonl"])
-def test_what_is_no_database_is_left_alone(tmp_path: Path, name: str, content: bytes) -> None:
-    path = tmp_path / name
+def test_what_is_no_database_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / FILE
     path.write_bytes(content)
-    if not content and name != FILE:  # an earlier adt ended while it made it
-        with open_database(tmp_path, write=True) as database:
-            assert database.records() == ()
-        return
     check_refused(tmp_path, "no tuning database")
     with pytest.raises(PackageError, match="no tuning database"):
         verify(tmp_path, repair=True)
@@ -432,72 +424,6 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_left_over_temporary_file_goes(tmp_path: Path) -> None:
     database_in(tmp_path / "db", RECORDS)
     (tmp_path / "db/.records.sqlite.abc.tmp").write_text("half")
-    (tmp_path / "db/.records.jsonl.abc.tmp").write_text("half, of an earlier adt")
     with open_database(tmp_path / "db", write=True):
         pass
     assert not list((tmp_path / "db").glob(".*"))
-
-
-# Databases of an earlier adt -------------------------------------------------------------------------
-
-
-def earlier_in(directory: Path, data: bytes = b"") -> Path:
-    directory.mkdir()
-    (directory / "lock").touch()
-    (directory / "records.jsonl").write_bytes(data or EARLIER.read_bytes())
-    return directory
-
-
-def test_an_earlier_database_is_converted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    directory = earlier_in(tmp_path / "db")
-    assert records_in(directory) == RECORDS
-    assert verify(directory).passed
-    assert {path.name for path in directory.iterdir()} == {"records.jsonl", "lock"}, (
-        "a reader changes nothing"
-    )
-
-    for _ in range(2):
-        with open_database(directory, write=True) as database:
-            assert list(database.records()) == RECORDS
-            assert dict(database.workloads) == {workload().id: workload()}
-    assert {path.name for path in directory.iterdir()} == {FILE, "lock", "backup"}
-    (kept,) = (directory / "backup").iterdir()
-    assert kept.read_bytes() == EARLIER.read_bytes()
-    assert [message for message in caplog.messages if "records.jsonl" in message] == [
-        f"{directory / 'records.jsonl'} is now {FILE}; the old file is kept: {kept}"
-    ]
-    assert verify(directory).passed and records_in(directory) == RECORDS
-
-
-def test_an_interrupted_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = earlier_in(tmp_path / "db")
-
-    def interrupted(*_arguments: object) -> Path:
-        raise KeyboardInterrupt
-
-    for name in ("scan", "backup_path"):  # before the new file is there, and after
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(store, name, interrupted)
-            with open_database(directory, write=True):
-                pass
-        assert records_in(directory) == RECORDS
-    with open_database(directory, write=True) as database:
-        database.add(RECORDS[:1])
-    assert records_in(directory) == [*RECORDS, RECORDS[0]]
-    assert not (directory / "records.jsonl").exists()
-
-
-@pytest.mark.parametrize("cut", [5, 400])
-def test_a_damaged_earlier_database_gives_what_is_whole(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
-) -> None:
-    data = EARLIER.read_bytes().replace(b"0.001", b"0.009")[:-cut]
-    directory = earlier_in(tmp_path / "db", data)
-    assert records_in(directory) == RECORDS[:1]
-    assert "line 4" in verify(directory).findings[0].what
-    repaired = verify(directory, repair=True)
-    assert repaired.passed and repaired.path.name == FILE
-    assert records_in(directory) == RECORDS[:1]
-    assert [path.read_bytes() for path in (directory / "backup").iterdir()] == [data], "nothing is lost"
-    assert "is damaged: line 4; that is passed over" in caplog.text

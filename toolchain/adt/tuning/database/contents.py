@@ -99,10 +99,8 @@ class Contents:
 
 
 def load(directory: Path) -> Contents:
-    """Read the database in *directory*; one that an earlier adt made is read as it is."""
+    """Read the database in *directory*."""
     path = file_of(directory)
-    if path.name == LINES:
-        return load_lines(path)
     size = sqlite_file.size_of(path)
     contents = _collect(path, size, sqlite_file.entries(path))
     if contents.is_empty and contents.torn:
@@ -111,7 +109,7 @@ def load(directory: Path) -> Contents:
 
 
 def load_lines(path: Path) -> Contents:
-    """Read a published file, or the database of an earlier adt."""
+    """Read a published file."""
     with disk_errors(f"reading {path}", path, written=False):
         contents = _collect(path, path.stat().st_size, scan(path))
         with path.open("rb") as file:
@@ -130,13 +128,12 @@ def _no_database(path: Path) -> PackageError:
 
 def file_of(directory: Path) -> Path:
     """Return the database's file in *directory*; it and SQLite's beside it must be regular files."""
-    for name in (FILE, LINES):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            path = contained_file(directory, name, MOST_BYTES)
-            for end in sqlite_file.ENDS:
-                with suppress(FileNotFoundError):
-                    contained_file(directory, name + end, MOST_BYTES)
-            return path
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path = contained_file(directory, FILE, MOST_BYTES)
+        for end in sqlite_file.ENDS:
+            with suppress(FileNotFoundError):
+                contained_file(directory, FILE + end, MOST_BYTES)
+        return path
     raise PackageError(
         f"there is no tuning database in {directory}",
         remedy=f"Check the path; `adt tune MODEL --db {quote(str(directory))}` makes one.",

@@ -138,7 +138,7 @@ class Finding:
     """Something of the database that cannot be used."""
 
     number: int
-    """Number of its row, or of its line in an earlier adt's database; 0: the fault is the file's."""
+    """Number of its row; 0: the fault is the file's."""
     what: str
 
 

@@ -26,19 +26,16 @@ from adt.host.cache import leave_alone
 from adt.host.contained import open_contained, open_lock, regular_files
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
-from adt.tuning.database.contents import Contents, load, load_lines
+from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import (
-    LINES,
     Context,
-    Entry,
     Record,
     Row,
     Workload,
     baseline_records,
     best_records,
     record_row,
-    scan,
     workload_row,
 )
 
@@ -47,7 +44,7 @@ log = logging.getLogger("adt.tune")
 LOGS = "logs"
 """Directory in a database of the logs of tunings."""
 BACKUP = "backup"
-"""Directory in a database of what it was before it was repaired, pruned or converted."""
+"""Directory in a database of what it was before it was repaired or pruned."""
 
 
 @contextmanager
@@ -116,10 +113,7 @@ def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[Path]:
-    """Hold the write lock of the database in *directory*; the directory is made, an earlier adt's converted.
-
-    Yields the database's file, which may not exist.
-    """
+    """Hold the write lock of the database in *directory*, made if absent; yield its file, if it has one."""
     with ExitStack() as stack:
         with disk_errors(f"making {directory}", directory):
             leave_alone(directory, _is_database, "a tuning database")
@@ -130,8 +124,6 @@ def locked(directory: Path) -> Iterator[Path]:
             stack.enter_context(write_lock(directory))
             for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
                 leftover.unlink(missing_ok=True)
-            if (directory / LINES).exists():
-                _convert(directory / LINES, directory / FILE)
         yield directory / FILE
 
 
@@ -145,18 +137,7 @@ def _remove_empty(directory: Path) -> None:
 
 def _is_database(directory: Path) -> bool:
     names = {path.name for path in directory.iterdir()}
-    return bool(names & {FILE, LINES}) or names <= {LOCK, LOGS, BACKUP}
-
-
-def _convert(lines: Path, path: Path) -> None:
-    """Take over the database of an earlier adt, once: the file is a backup afterwards."""
-    if not path.exists():  # else this was interrupted
-        _warn(load_lines(lines))
-        sqlite_file.create(path, (item.row for item in scan(lines) if isinstance(item, Entry)))
-    backup = backup_path(lines.parent, "converted", ".jsonl")
-    backup.parent.mkdir(exist_ok=True)
-    lines.rename(backup)
-    log.info("%s is now %s; the old file is kept: %s", lines, path.name, backup)
+    return FILE in names or names <= {LOCK, LOGS, BACKUP}
 
 
 def backup_path(directory: Path, reason: str, suffix: str) -> Path:
