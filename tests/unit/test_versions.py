@@ -1,22 +1,18 @@
-"""The guard of TVM's versions: pairs that break are refused before anything is imported."""
+"""The guard of TVM's versions: others than adt's are refused before anything is imported."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
 import pytest
 
 import adt
+from adt.checkup import host
+from adt.checkup.check import Status
 from adt.errors import ToolNotFound
 from adt.host import extras
-from adt.host.extras import FFI, PAIRINGS, TVM, require_tvm, texture_codegen_trusted
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    extras._judged.cache_clear()
+from adt.host.extras import FFI, OURS, TVM, require_tvm
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, tvm: str | None, ffi: str | None) -> None:
@@ -25,56 +21,35 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tvm: str | None, ffi: str | None) -
 
 def test_what_is_installed_here_works() -> None:
     assert require_tvm() == "0.25.0.post1"
+    assert host.check_pair().status is Status.OK
+
+
+def test_the_pair_is_the_one_that_adt_is_installed_with() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'"{TVM}=={OURS[0]}"' in text and f'"{FFI}=={OURS[1]}"' in text
 
 
 @pytest.mark.parametrize(
-    ("tvm", "ffi"), [(tvm, ffi) for tvm, pairing in PAIRINGS.items() for ffi in pairing.breaks]
+    ("tvm", "ffi", "reason"),
+    [
+        (None, None, "apache-tvm and apache-tvm-ffi not installed"),
+        (None, "0.1.12", "apache-tvm not installed"),
+        ("0.25.0.post1", None, "apache-tvm-ffi not installed"),
+        ("0.25.0.post1", "0.1.11", "apache-tvm 0.25.0.post1 with apache-tvm-ffi 0.1.11 is installed"),
+        ("0.27.0.post1", "0.1.12", "apache-tvm 0.27.0.post1 with apache-tvm-ffi 0.1.12 is installed"),
+    ],
 )
-def test_pairs_that_break_are_refused(monkeypatch: pytest.MonkeyPatch, tvm: str, ffi: str) -> None:
-    pretend(monkeypatch, tvm, ffi)
-    with pytest.raises(ToolNotFound, match=ffi) as caught:
-        require_tvm()
-    assert f"{TVM}=={tvm} {FFI}=={PAIRINGS[tvm].works[-1]}" in caught.value.remedy
-    assert "apache-tvm==0.25.0.post1 apache-tvm-ffi==0.1.12" in caught.value.remedy
-
-
-@pytest.mark.parametrize(("tvm", "ffi"), [(None, None), (None, "0.1.12"), ("0.25.0.post1", None)])
-def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, tvm: str | None, ffi: str | None) -> None:
-    pretend(monkeypatch, tvm, ffi)
-    with pytest.raises(ToolNotFound, match="not installed") as caught:
-        require_tvm()
-    assert caught.value.remedy.startswith(f"{sys.executable} -m pip install")
-
-
-def test_what_is_not_known_is_warned_of_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_other_pairs_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tvm: str | None, ffi: str | None, reason: str
 ) -> None:
-    caplog.set_level(logging.INFO)
-    for tvm, ffi, said in (("0.31.0", "0.9", "has not been tried with apache-tvm 0.31.0"),
-                           ("0.25.0.post1", "0.1.99", "has not been tried with apache-tvm-ffi 0.1.99")):  # fmt: skip
-        pretend(monkeypatch, tvm, ffi)
-        assert require_tvm() == require_tvm() == tvm
-        assert [said.split(" with ")[1] in message for message in caplog.messages] == [True]
-        caplog.clear()
-
-
-def test_known_pairs_pass_in_silence(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for tvm, pairing in PAIRINGS.items():
-        for ffi in pairing.works:
-            pretend(monkeypatch, tvm, ffi)
-            assert require_tvm() == tvm
-    assert caplog.messages == []
-
-
-def test_textures_are_trusted_where_they_were_right() -> None:
-    assert texture_codegen_trusted("0.25.0") is None
-    assert texture_codegen_trusted("0.25.0.post1") is None
-    for version in ("0.26.0", "0.27.0.post1"):
-        assert f"apache-tvm {version}" in str(texture_codegen_trusted(version))
-        assert "without an error" in str(texture_codegen_trusted(version))
-    assert "not been tried" in str(texture_codegen_trusted("0.31.0"))
+    pretend(monkeypatch, tvm, ffi)
+    with pytest.raises(ToolNotFound, match=reason) as caught:
+        require_tvm()
+    check = host.check_pair()
+    assert check.status is Status.FAILED and reason in check.found
+    for remedy in (caught.value.remedy, check.remedy):
+        assert remedy.startswith(f"{sys.executable} -m pip install")
+        assert "apache-tvm==0.25.0.post1 apache-tvm-ffi==0.1.12" in remedy
 
 
 @pytest.mark.parametrize("verb", ["compile", "compile_kernel"])
@@ -84,5 +59,5 @@ def test_compiling_asks_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, v
     for name in [name for name in sys.modules if name.split(".")[0] in ("tvm", "tvm_ffi")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tvm", None)  # importing it raises
-    with pytest.raises(ToolNotFound, match="is a pair that breaks"):
+    with pytest.raises(ToolNotFound, match="is installed, and adt is made for"):
         getattr(adt, verb)(tmp_path / "absent.onnx", platform="host")

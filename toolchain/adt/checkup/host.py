@@ -18,7 +18,7 @@ from adt.compiler.cuda_code import find_compiler
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process
 from adt.host.directories import resource
-from adt.host.extras import FFI, OURS, PAIRINGS, TVM, install, install_command, installed_version, mend
+from adt.host.extras import FFI, OURS, TVM, install_command, install_tvm, wrong_tvm
 from adt.host.ndk import find_apk_tools
 from adt.host.process import Finished, Tool, Version, parse_version
 from adt.virtual import prerequisites, state
@@ -37,8 +37,8 @@ def check_adt(missing: tuple[str, ...], package: Path) -> Check:
     return ok("adt", adt.__version__, str(package))
 
 
-def check_import(done: Finished, installed: str) -> Check:
-    """Judge an `import tvm` in its own process; *installed* is apache-tvm's version by its metadata."""
+def check_import(done: Finished) -> Check:
+    """Judge an `import tvm` in its own process."""
     name = "import tvm"
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"
@@ -47,13 +47,13 @@ def check_import(done: Finished, installed: str) -> Check:
             name,
             f"fails ({ended}): {last}",
             sys.executable,
-            f"{install(*OURS)}   (`{sys.executable} -c 'import tvm'` shows all of the message)",
+            f"{install_tvm()}   (`{sys.executable} -c 'import tvm'` shows all of the message)",
         )
     version, path = json.loads(done.stdout.splitlines()[-1])
-    if version != installed:
+    if version != OURS[0]:
         return warning(
             name,
-            f"gives TVM {version}, not the installed {installed}",
+            f"gives TVM {version}, not the installed {OURS[0]}",
             path,
             "Another TVM lies before the installed one: look at PYTHONPATH.",
         )
@@ -77,12 +77,11 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         yield ok("settings", "can be read", "`adt config` shows each one")
 
     def tvm() -> Iterator[Check]:
-        installed = installed_version(TVM)
-        yield (pair := check_pair(installed, installed_version(FFI)))
-        if installed is None or pair.status is Status.FAILED:
+        yield (pair := check_pair())
+        if pair.status is Status.FAILED:
             return  # the import says nothing more
         done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
-        yield check_import(done, installed)
+        yield check_import(done)
 
     yield Question("Python", lambda: [ok("Python", shown(sys.version_info[:3]), sys.executable)])
     yield Question("adt", own)
@@ -90,25 +89,11 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
     yield Question("TVM", tvm)
 
 
-def check_pair(tvm: str | None, ffi: str | None) -> Check:
-    """Judge the installed versions (None: not installed) by the table."""
-    name, origin, ours = "TVM", "installed packages", install(*OURS)
-    if tvm is None or ffi is None:
-        missing = " and ".join(name for name, version in ((TVM, tvm), (FFI, ffi)) if version is None)
-        return failed(name, f"{missing} not installed", origin, ours)
-    pair = f"{TVM} {tvm} with {FFI} {ffi}"
-    known = PAIRINGS.get(tvm)
-    if known is None:
-        untried = f"{pair}: adt has not been tried with {TVM} {tvm}"
-        return warning(name, untried, origin, f"The pair that is known: {ours}")
-    if ffi in known.breaks:
-        return failed(name, f"{pair} is a pair that breaks: {known.breaks[ffi]}", origin, mend(tvm))
-    if ffi not in known.works:
-        untried = f"{pair} has not been tried; {' and '.join(known.works)} is known to work"
-        return warning(name, untried, origin, mend(tvm))
-    if known.limits:
-        return warning(name, f"{pair} works, but {known.limits}", origin, ours)
-    return ok(name, pair, origin)
+def check_pair() -> Check:
+    """Judge the installed versions of TVM and its FFI."""
+    if reason := wrong_tvm():
+        return failed("TVM", reason, "installed packages", install_tvm())
+    return ok("TVM", f"{TVM} {OURS[0]} with {FFI} {OURS[1]}", "installed packages")
 
 
 VERSION_SECONDS = 20.0

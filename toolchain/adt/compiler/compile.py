@@ -29,11 +29,9 @@ from adt.compiler.cuda_code import find_compiler
 from adt.compiler.importers import model_store
 from adt.compiler.importers.functions import check_functions
 from adt.compiler.kernel_check import check
-from adt.compiler.targets import ModelTarget
 from adt.errors import CompileError, PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
-from adt.host.extras import OURS, install, require_tvm, texture_codegen_trusted
 from adt.host.process import compiler_identity
 from adt.options.option import values_of
 from adt.package import files, integrity
@@ -114,7 +112,7 @@ def _compile_as_loaded(job: CompileJob, compilation: Compilation, out: Path) -> 
         check_functions(compilation.imported, package.manifest.made.functions, registered)
         _log_tuned(package.manifest)
         kernel_check = None
-        mode = _check_mode(compilation.target, settings.compile.check)
+        mode = settings.compile.check
         if compilation.target.device != "cpu" and mode != "off":
             kernel_check = check(compilation, package, mode)
     return ModelPackage(out, package.manifest, checked=kernel_check)
@@ -128,20 +126,6 @@ def _log_tuned(manifest: PackageManifest) -> None:
     log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.origin)
     for kernel in report.refused:
         log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
-
-
-def _check_mode(target: ModelTarget, setting: str) -> str:
-    """Return the setting, or ``on`` for textures of a TVM whose textures are known to be wrong."""
-    untrusted = texture_codegen_trusted(require_tvm()) if target.textures else None
-    if untrusted is None:
-        return setting
-    if setting == "off":
-        raise CompileError(
-            f"textures are not trusted unchecked: {untrusted}",
-            remedy=f"Leave --no-check out, use --target adreno-buffer, or: {install(*OURS)}",
-        )
-    log.warning("textures must pass the check: %s", untrusted)
-    return "on"
 
 
 def cached_package(job: CompileJob) -> ModelPackage:
