@@ -608,7 +608,7 @@ def test_batch_norms_that_follow_no_convolution_stay_in_blocks() -> None:
     assert sum("pack_blocks" in name for name in names) == 2, names  # the input's, and the output's
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64"])
 def test_moved_constants_are_folded_without_a_compiler(dtype: str) -> None:
     """Fold to the bit as TVM does by a kernel for each operator and shape."""
     builder = relax.BlockBuilder()

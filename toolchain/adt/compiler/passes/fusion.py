@@ -49,7 +49,9 @@ def folded_by_numpy() -> tvm.transform.Pass:
         arrays = [operand.data.numpy() for operand in operands]
         if moved and arrays[0].dtype.kind in "fiu":
             result = moved(arrays[0], call)
-            return call if result is None else relax.const(np.ascontiguousarray(result))
+            if result is None:
+                return call
+            return relax.const(np.ascontiguousarray(result), str(result.dtype))  # else 64 bits become 32
         if any(array.dtype != np.float32 for array in arrays):
             return call
         with np.errstate(all="ignore"):
