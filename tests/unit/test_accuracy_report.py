@@ -1,7 +1,5 @@
 """The accuracy report: what counts as far off, and what is said then."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Command lines of the adb program: a stand-in prints its own, a fake server lists the devices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """APKs: the archive, the manifest, what goes in, the tools and keys that are chosen, and what a device refuses."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

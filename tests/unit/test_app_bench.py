@@ -1,7 +1,5 @@
 """Measurements of an application as a benchmark with the figures that adt bench would give."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

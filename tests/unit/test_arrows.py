@@ -1,7 +1,5 @@
 """Imports go one way through the house (docs/contributing.md); nothing goes round in a circle."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

@@ -1,7 +1,5 @@
 """Samples, energy, the state of a machine, and the flags that follow, on made-up readings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The store of benchmarks, and what a report makes of them."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs of a benchmark and their figures, at a place that answers as a phone would."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Quantiles, drift and the interval of a ratio, against values that are known otherwise."""
 
-from __future__ import annotations
-
 import statistics as stdlib
 
 import numpy as np

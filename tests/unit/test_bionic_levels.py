@@ -1,7 +1,5 @@
 """The lowest API level that adt offers has every function of bionic that adt's code calls, Android-only parts too."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

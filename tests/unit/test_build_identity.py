@@ -1,7 +1,5 @@
 """Identity of a bundle: everything that decides its bytes, and no path or time of this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

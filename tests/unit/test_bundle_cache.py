@@ -1,7 +1,5 @@
 """Choice of a bundle from the cache, and `adt bundles`, without an NDK or a compiler."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

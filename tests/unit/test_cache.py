@@ -1,7 +1,5 @@
 """Cache entries appear whole, are checked, and are made again when damaged."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

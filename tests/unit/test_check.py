@@ -1,7 +1,5 @@
 """Comparison of outputs when kernels are checked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

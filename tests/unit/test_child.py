@@ -1,7 +1,5 @@
 """Processes that answer one request at a time, and may crash or hang."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import struct

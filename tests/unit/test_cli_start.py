@@ -1,7 +1,5 @@
 """The command line starts without the heavy parts, and every verb has help with an example."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

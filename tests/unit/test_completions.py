@@ -1,7 +1,5 @@
 """Shell completion of values, through what a shell runs."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

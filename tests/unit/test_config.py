@@ -1,7 +1,5 @@
 """Precedence, origins and mistakes of the settings."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

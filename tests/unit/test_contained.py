@@ -1,7 +1,5 @@
 """Files that another file names: regular ones below a directory, and nothing else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

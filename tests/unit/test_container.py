@@ -1,7 +1,5 @@
 """The container is made of what is there, in a way that the clean Debian of the tests can repeat."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tomllib

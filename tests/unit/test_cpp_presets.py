@@ -1,7 +1,5 @@
 """The CMake presets: what they say when something is missing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 tests/integration/test_cpp_runner.py compares the C++ copy with it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Schedules of convolutions for CPUs: what they copy, and of how many axes their positions are."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

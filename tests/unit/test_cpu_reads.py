@@ -1,7 +1,5 @@
 """Reads of a scheduled kernel against those of the unscheduled one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

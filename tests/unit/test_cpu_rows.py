@@ -1,7 +1,5 @@
 """Schedules of softmax and normalizations for CPUs: what is computed at a time."""
 
-from __future__ import annotations
-
 import pytest
 from tvm import te, tirx
 

@@ -1,7 +1,5 @@
 """Tiles of sums for CPUs: they fit the registers, and are those that were measured as the fastest."""
 
-from __future__ import annotations
-
 import pytest
 
 from adt.compiler.passes.cpu.tiles import Tile, best_tile

@@ -1,7 +1,5 @@
 """Choice of calls for cuDNN and cuBLAS in small graphs, with the reason for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Refusals of run-as and of the package manager, and their remedies."""
 
-from __future__ import annotations
-
 import pytest
 
 from adt.device.app import _NOT_COPIED, _NOT_INSTALLED, _failure, check_app

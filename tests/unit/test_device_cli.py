@@ -1,7 +1,5 @@
 """The verbs about devices: what they print and how they end."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Limits of waiting for a device: in all, without a byte, and after a request to leave."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Planning a deployment, against inventories made up in memory; names; what comes back from runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each way in which a bundle, a package and a device do not fit, and what to rebuild then."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Requests to adb that carry ports, and the reading of its answers."""
 
-from __future__ import annotations
-
 import re
 import threading
 

@@ -1,7 +1,5 @@
 """The list of devices when one of them hangs."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

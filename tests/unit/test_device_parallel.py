@@ -1,7 +1,5 @@
 """Work on several devices at once, with work that needs no device."""
 
-from __future__ import annotations
-
 import _thread
 import threading
 from functools import partial

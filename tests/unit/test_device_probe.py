@@ -1,7 +1,5 @@
 """The probe: what the script's output means, what is remembered, what is asked of a device, the page."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Removal by `adt clean`, decided over made-up contents of a device."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Choosing a device: the listing's text, the decision, its errors."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Remote commands: quoting, shell protocol v2, the fallback without it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import struct

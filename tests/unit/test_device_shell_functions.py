@@ -1,7 +1,5 @@
 """The shell functions that our scripts for a device share, in this machine's own shell."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The sync protocol byte by byte, and what happens when the other side misbehaves."""
 
-from __future__ import annotations
-
 import os
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Answers of a workspace's holder, without a device."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

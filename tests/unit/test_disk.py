@@ -1,7 +1,5 @@
 """Full disks, told by the directory that is full, and removal of a killed process's files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The pages of docs/ name files that there are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

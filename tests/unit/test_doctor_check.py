@@ -1,7 +1,5 @@
 """Questions and rounds: nothing that a check raises gets out, and repairs are followed by another look."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

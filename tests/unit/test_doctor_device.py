@@ -1,7 +1,5 @@
 """Verdicts of the doctor on adb, its server, devices and their offers, RPC ports and packages."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

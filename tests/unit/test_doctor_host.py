@@ -1,7 +1,5 @@
 """Python, TVM pairs, programs, the cache, virtual devices: each finding gets the right verdict."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """NDK and CLML SDK: absent, broken, outvoted, whole."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Verdicts of the doctor on a device's OpenCL, by reports of adt_probe (recorded on a server's GPU,
 changed)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A document is made of a record's fields, their metadata and marked properties."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Fields that docs/json.md names are those of the records that the verbs return."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Wheels, AARs and APKs: read with limits, never unpacked."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verdicts: files that load, and one for each way in which a file does not."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Reading ELF files: what binutils says of the same file, and files that lie."""
 
-from __future__ import annotations
-
 import random
 import re
 import struct

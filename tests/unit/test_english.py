@@ -1,7 +1,5 @@
 """Docstrings begin with a verb or a noun, which tells a reader what the thing is."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

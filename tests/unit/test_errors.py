@@ -1,7 +1,5 @@
 """The exit-code table: complete, distinct, documented."""
 
-from __future__ import annotations
-
 import pytest
 
 from adt import errors

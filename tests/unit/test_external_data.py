@@ -1,7 +1,5 @@
 """Tensors of ONNX whose data lies in other files: all of them are in the digest, and only the model's own are read."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

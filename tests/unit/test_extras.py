@@ -1,7 +1,5 @@
 """Commands that install Python packages name adt's own requirements, never the stranger's package ``adt``."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.metadata import requires

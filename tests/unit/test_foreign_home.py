@@ -4,8 +4,6 @@ The verbs' own examples are run, with what they name there, and with no program 
 written where the other user's links lead, and nothing may wait for ever.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`adt generate`: what it says, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The C++ project: what it copies, its presets, and what its comments say of pictures."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gradle projects: what is in them, whose it is, and that their versions go together."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

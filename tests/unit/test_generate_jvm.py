@@ -1,7 +1,5 @@
 """Java, Kotlin and JNI: a runtime that is plain source, and what is generated for each model."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Identifiers out of any text, and what becomes a project."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

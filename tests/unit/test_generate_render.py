@@ -1,7 +1,5 @@
 """Filters that make one thing of any text, in the languages that read it."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

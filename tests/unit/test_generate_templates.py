@@ -1,7 +1,5 @@
 """Everything that `adt generate` writes: as it was when somebody looked at it, and never code of a name's."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import re

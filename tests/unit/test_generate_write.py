@@ -1,7 +1,5 @@
 """Generated files are written again and again, and what the user wrote or edited is never lost."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The row of a GPU is fitted to times, kept beside the records, and taken by a compile."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

@@ -1,7 +1,5 @@
 """Facts of a GPU for schedules: the table for Adreno, and the report of a device."""
 
-from __future__ import annotations
-
 import pytest
 
 from adt.bundle.platforms import platform_named

@@ -1,7 +1,5 @@
 """Operators in half precision and their weights; numbers are in the integration tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A package's kernels run on this machine as plain loops."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace

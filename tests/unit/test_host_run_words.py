@@ -1,7 +1,5 @@
 """Messages about this machine's OpenCL and about a run that failed, without running anything."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

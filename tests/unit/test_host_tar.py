@@ -1,7 +1,5 @@
 """Archives may write plain files below one directory alone, on every Python that adt supports."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever a file of a stranger's holds, its reader ends in a result or an AdtError."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

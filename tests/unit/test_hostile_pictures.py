@@ -1,7 +1,5 @@
 """Pictures and labels that were made to fill the memory, to hang, or to reach the terminal."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """Importing: shapes, formats, the op table, and each rewriting against onnxruntime and in TVM."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

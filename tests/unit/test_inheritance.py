@@ -1,7 +1,5 @@
 """Programs that adt starts inherit no directory, and no variable that has them run other code."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

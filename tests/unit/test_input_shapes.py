@@ -1,7 +1,5 @@
 """--shape: whole inputs and symbols, what follows from them, contradictions, and what is still open."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from pathlib import Path

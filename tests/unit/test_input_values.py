@@ -1,7 +1,5 @@
 """Ranges of the inputs that a graph tells: indices, flags, lengths; and quantization steps of outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

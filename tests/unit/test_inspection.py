@@ -1,7 +1,5 @@
 """Inspection without TVM: kernels taken apart, graphs laid out, the page that shows them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html.parser

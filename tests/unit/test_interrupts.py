@@ -1,7 +1,5 @@
 """Ctrl-C and TERM end adt whatever native code it is in."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

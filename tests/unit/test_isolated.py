@@ -1,7 +1,5 @@
 """Functions that run in the process for native libraries: all that crosses, and all that may happen there."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Blame of one kernel in a run whose calls and tensors are made up here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Constants that kernels read become parameters, under the names that the model's weights have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model that an address names, from a server on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.server

@@ -1,7 +1,5 @@
 """Models that are code: told by their names alone, never by content, and run only for those who trust them."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import zipfile

@@ -1,7 +1,5 @@
 """NDK discovery: order, provenance, disagreement, and directories that are no NDK."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks by name: their published sizes, their bytes, and how a model's name is looked up."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

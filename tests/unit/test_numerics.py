@@ -1,7 +1,5 @@
 """The figures by which two arrays are compared."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that go to a vendor's library, and combinations that are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Constants that grow too large, and unknown element types, are refused before anything computes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

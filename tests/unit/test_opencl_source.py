@@ -1,7 +1,5 @@
 """Changes to the source of a kernel for OpenCL."""
 
-from __future__ import annotations
-
 from adt.compiler.passes.lowering import finished, identifier
 
 OTHER = "__kernel void other_kernel(__global float* restrict x);\n"

@@ -1,7 +1,5 @@
 """Whatever an option, a variable or a tracker says, its parser ends in a value or an AdtError."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Order of the test files: a long one that begins last leaves the other processes idle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Refusals of modules and passes that Python made; their file depends on nothing else."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packages as files: archives that are refused, parts that come together again, the schema of mod.json."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Parameters lie in mod.params where kernels of a CPU can read them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

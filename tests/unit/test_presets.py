@@ -1,7 +1,5 @@
 """Presets: what each of them is after inheriting, and which one a build takes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Programs: echo, failure text, time limits, identity behind a pid, nothing left behind."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

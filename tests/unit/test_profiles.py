@@ -1,7 +1,5 @@
 """A profile without a device: calls put together with their graph, kernel by kernel, as text, trace and page."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Quantizing a model, what that costs, and models that cannot be quantized."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Samples for calibration: pictures, arrays, and made-up inputs only where they are asked for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

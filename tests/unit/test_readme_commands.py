@@ -1,7 +1,5 @@
 """The two commands of the README name files that are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Distribution of a recurrent layer's units over a GPU's work-items."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Choice of the reference, and the messages where there is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reference of a generated device test: the one that `adt verify` would compare with here."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Downloads by sha256, from an index on the loopback."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

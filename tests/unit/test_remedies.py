@@ -1,7 +1,5 @@
 """Each remedy that prints a command is followed by tests/integration/test_remedies.py, or says why not."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An option is written once: flags, keywords, the environment and adt.toml are all made of one field."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Records, back-off, reasons and command lines of RPC, without a device and without TVM."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

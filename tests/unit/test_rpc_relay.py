@@ -1,7 +1,5 @@
 """Answers of a server that reach TVM's client, and those that never do."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Models over RPC: which server is used, what is uploaded and removed, and how failures are told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

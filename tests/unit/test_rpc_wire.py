@@ -1,7 +1,5 @@
 """The tracker's protocol and the server's handshake against peers that do everything wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

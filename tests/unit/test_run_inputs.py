@@ -1,7 +1,5 @@
 """Inputs from files: arrays, plain bytes, and pictures against a computation with numpy and Pillow alone."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

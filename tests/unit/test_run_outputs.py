@@ -1,7 +1,5 @@
 """Results of a run: files, the table, classes with labels."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels for a GPU do not depend on the host that calls them, nor on words of the target that lead TVM astray."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """CLML and OpenCL SDKs: every missing part is named, before CMake starts and by CMake itself."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

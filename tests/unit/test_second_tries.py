@@ -1,7 +1,5 @@
 """Only tests that are marked with a reason are tried once more, and the summary says how they failed at first."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of TVM's tutorials (tests/seeds.md) names verbs, options, functions, tests and examples that there are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Behaviour of ./demo.sh and ./test.sh on a machine without adt."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Links, FIFOs and devices in a directory that somebody else made: refused by name, and nothing is written."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

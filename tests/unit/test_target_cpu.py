@@ -1,7 +1,5 @@
 """``--cpu``: cores, chips and features in people's spellings, and code that runs on every core of a chip."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Targets as people write them: what each becomes for TVM, and what is refused with which remedy."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The forms of tensors in texels, and how pools are dealt out: arithmetic, without TVM."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

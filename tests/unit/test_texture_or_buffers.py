@@ -1,7 +1,5 @@
 """The model that decides between textures and buffers."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

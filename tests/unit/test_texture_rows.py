@@ -1,7 +1,5 @@
 """Distribution of rows over a GPU's work-items."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

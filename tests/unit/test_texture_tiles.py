@@ -1,7 +1,5 @@
 """The cost model that decides what a work-item of a convolution computes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

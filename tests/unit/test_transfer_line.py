@@ -1,7 +1,5 @@
 """Progress of a transfer: on a terminal only, and only when it takes long."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

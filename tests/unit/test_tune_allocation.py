@@ -1,7 +1,5 @@
 """Choice of the task that gets the next batch."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Arguments of kernels under test."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Answers of a tuning database about its records: the best, merged, pruned, counted, published."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

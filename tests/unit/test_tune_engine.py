@@ -1,7 +1,5 @@
 """The engine, with made-up searches, builders and devices."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

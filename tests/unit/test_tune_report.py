@@ -1,7 +1,5 @@
 """Results of a tuning, for people and as a document, and the questions it is asked."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Devices that may measure, and the blame for failures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing

@@ -1,7 +1,5 @@
 """Search without TVM: its first records, the data of the cost model, and its verdicts."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

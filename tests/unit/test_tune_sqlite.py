@@ -1,7 +1,5 @@
 """A tuning database is whole after an interruption, after damage and on a full disk, whoever made it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

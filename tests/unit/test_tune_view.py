@@ -1,7 +1,5 @@
 """Display of a running tuning, its lines for each task, and the name of a tuning."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import re

@@ -1,7 +1,5 @@
 """Workers and their fleet, with made-up devices and a made-up measuring process: no TVM, no sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import queue

@@ -1,7 +1,5 @@
 """Choice of the records of which a compile takes its schedules, without TVM."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The provider chain: whose tree, why, and what is refused. Nothing here reaches a network."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Limits of a stranger's tuning record or kernel: the elements of schedule rules and kernels alone."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Equality of numbers within tolerances."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

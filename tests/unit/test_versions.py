@@ -1,7 +1,5 @@
 """The guard of TVM's versions: others than adt's are refused before anything is imported."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

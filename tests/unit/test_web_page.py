@@ -1,7 +1,5 @@
 """The pages that draw themselves share one kit."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """On 80 columns no word is broken: in help, and in what is said on a terminal."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Choice of operators for XNNPACK in small graphs, with the reason for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
