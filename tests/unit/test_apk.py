@@ -32,7 +32,7 @@ from adt.integrate.apk import (
     users_keystore,
     write_archive,
 )
-from adt.integrate.contents import BENCH_PLAN, BenchPlan, planned_models
+from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES, BenchPlan, planned_models
 from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
 from adt.integrate.project import project, server_project
@@ -171,13 +171,6 @@ def test_an_input_without_a_fixed_shape_is_refused(made_up: Callable[..., Projec
     with pytest.raises(ConfigError, match=r"'x' of toy has no fixed shape \(\[n, 4\]\)") as caught:
         planned_models(made_up(shape=("n", 4)))
     assert "--shape x:" in caught.value.remedy
-
-
-def test_an_app_can_be_debugged_on_request(made_up: Callable[..., Project]) -> None:
-    for debuggable, value in ((False, None), (True, "true")):
-        root = ElementTree.fromstring(manifest_text(made_up(), debuggable=debuggable))
-        (application,) = root.findall("application")
-        assert application.get(f"{ANDROID}debuggable") == value
 
 
 def test_without_opencl_no_vendor_library_is_named(made_up: Callable[..., Project]) -> None:
@@ -351,3 +344,36 @@ def test_what_is_no_apk_is_refused(tmp_path: Path, contents: bytes) -> None:
         read_apk(tmp_path / "a.apk")
     with pytest.raises(InputError, match="there is no APK"):
         read_apk(tmp_path / "b.apk")
+
+
+def test_an_app_has_its_libraries_models_and_plan(made_up: Callable[..., Project]) -> None:
+    made = made_up(("android-arm64-v8a", "android-x86_64"), names=("toy", "class"))
+    entries = {one.name: one for one in apk_entries(made, "{}")}
+    assert list(entries) == sorted(entries)
+    for abi in ("arm64-v8a", "x86_64"):
+        for name in ("libadt_activity.so", "libadt_runner.so", "libtvm_runtime.so", "libtoy_model.so"):
+            assert entries[f"lib/{abi}/{name}"].alignment == BIG_PAGE
+        found = entries[f"assets/adt/toy/{abi}/mod.json"]
+        assert isinstance(found.contents, Path) and abi in str(found.contents)
+    # The runner uses its pages where they lie.
+    assert entries["assets/adt/toy/mod.params"].alignment == BIG_PAGE
+    assert entries[BENCH_PLAN].contents == b"{}"
+    assert len({one.api.stem for one in made.models}) == 2
+
+
+def test_the_manifest_lists_what_it_should(made_up: Callable[..., Project]) -> None:
+    made = made_up()
+    root = ElementTree.fromstring(manifest_text(made))
+    assert root.get("package") == "com.example.vision"
+    sdk = root.find("uses-sdk")
+    assert sdk is not None and sdk.get(f"{ANDROID}minSdkVersion") == "24"
+    application = root.find("application")
+    assert application is not None
+    told = {key.removeprefix(ANDROID): value for key, value in application.attrib.items()}
+    assert told["extractNativeLibs"] == "false" and not {"hasCode", "debuggable"} & told.keys()
+    libraries = application.findall("uses-native-library")
+    assert [one.get(f"{ANDROID}name") for one in libraries] == list(OPENCL_LIBRARIES)
+    assert {one.get(f"{ANDROID}required") for one in libraries} == {"false"}
+    assert root.findall("uses-permission") == []
+    debug = ElementTree.fromstring(manifest_text(made, debuggable=True)).find("application")
+    assert debug is not None and debug.get(f"{ANDROID}debuggable") == "true"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,19 +35,6 @@ def text(found: dict[str, TextFile | CopiedFile], path: str) -> str:
     file = found[path]
     assert isinstance(file, TextFile)
     return file.text
-
-
-def test_each_platform_has_its_preset(tmp_path: Path) -> None:
-    """Configure with the toolchain of the platform; this machine needs none."""
-    found = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
-    presets = {row["name"]: row for row in json.loads(text(found, "CMakePresets.json"))["configurePresets"]}
-    assert list(presets) == ["base", "host", "linux-armhf", "android-arm64-v8a"]
-    assert "toolchainFile" not in presets["host"]
-    for name in ("linux-armhf", "android-arm64-v8a"):
-        toolchain = presets[name]["toolchainFile"].removeprefix("${sourceDir}/")
-        assert isinstance(found[toolchain], CopiedFile)
-    assert isinstance(found["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
-    assert presets["android-arm64-v8a"]["cacheVariables"]["ANDROID_PLATFORM"] == "android-29"
 
 
 def test_a_bundle_without_a_cmake_package_is_refused(tmp_path: Path) -> None:
@@ -113,3 +101,25 @@ def test_no_line_of_a_signature_is_too_long() -> None:
     for head in ("void " + "R" * length for length in range(95)):
         lines = f"{signature(head, ['int ' + 'a' * 30, 'const Directories& directories'])} {{".splitlines()
         assert max(map(len, lines)) <= WIDTH
+
+
+def test_each_platform_has_its_preset_its_bundle_and_its_models(tmp_path: Path) -> None:
+    found = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
+    presets: dict[str, dict[str, Any]] = {
+        preset["name"]: preset for preset in json.loads(text(found, "CMakePresets.json"))["configurePresets"]
+    }
+    assert list(presets) == ["base", "host", "linux-armhf", "android-arm64-v8a"]
+    assert "toolchainFile" not in presets["host"]
+    for name in ("linux-armhf", "android-arm64-v8a"):
+        toolchain = presets[name]["toolchainFile"].removeprefix("${sourceDir}/")
+        assert isinstance(found[toolchain], CopiedFile)
+    assert isinstance(found["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
+    assert presets["android-arm64-v8a"]["cacheVariables"] == {
+        "ANDROID_ABI": "arm64-v8a",
+        "ANDROID_PLATFORM": "android-29",
+        "ANDROID_STL": "c++_shared",
+    }
+    for name in ("host", "linux-armhf", "android-arm64-v8a"):
+        assert f"bundles/{name}/lib/cmake/adt_runner/adt_runnerConfig.cmake" in found
+        for file in ("mod.so", "mod.json", "mod.params"):
+            assert isinstance(found[f"models/{name}/photo/{file}"], CopiedFile)

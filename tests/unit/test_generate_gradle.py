@@ -1,5 +1,6 @@
 """Gradle projects: what is in them, whose it is, and that their versions go together."""
 
+import configparser
 import dataclasses
 import json
 import re
@@ -7,6 +8,7 @@ import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -340,12 +342,6 @@ def test_opencl_libraries_are_named(tmp_path: Path) -> None:
     assert found == dict.fromkeys(OPENCL_LIBRARIES, "false")
 
 
-def test_the_plan_of_the_benchmark_gives_symbols_an_extent(tmp_path: Path) -> None:
-    files = android_app_files(described(tmp_path, TEXT))
-    plan = json.loads(text(files, "app/src/benchmark/assets/adt/bench.json"))
-    assert [model["extents"] for model in plan["models"]] == [[{"symbol": "length", "extent": 1}]]
-
-
 def test_a_bundle_without_the_activity_is_refused(tmp_path: Path) -> None:
     made = described(tmp_path)
     bundles = tuple(
@@ -394,7 +390,13 @@ def test_only_a_model_of_pictures_has_a_camera(
 ) -> None:
     files = android_app_files(described(tmp_path, entries))
     every = "".join(file.text for file in files if isinstance(file, TextFile) if file.path.startswith("app/"))
-    for word in ("androidx.camera", "permission.CAMERA", "hardware.camera", "PickVisualMedia"):
+    for word in (
+        "androidx.camera",
+        "permission.CAMERA",
+        "hardware.camera",
+        "PickVisualMedia",
+        "libs.androidx.camera",
+    ):
         assert (word in every) is camera, word
     assert ("OpenDocument" in every) is not camera
     catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
@@ -413,3 +415,158 @@ def test_labels_are_shown_where_an_output_has_as_many_scores(
     files = android_app_files(described(tmp_path / "unfit", TEXT, labels=four[:3]))
     assert "app/src/main/res/raw/labels.txt" not in by_path(files)
     assert "no output of net has 3 scores" in caplog.text
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+def test_kotlin_is_compiled_by_what_the_plugin_has(tmp_path: Path, series: str) -> None:
+    """Follow the release notes of 9.0: beside built-in Kotlin the plugin kotlin-android is an error."""
+    versions = VERSIONS[series]
+    files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
+    scripts = [text(files, f"{place}build.gradle.kts") for place in ("", "app/", "adt-runtime/", "vision/")]
+    catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
+    old = not series.startswith("9.")
+    for script in scripts:
+        assert ("libs.plugins.kotlin.android" in script) is old
+    for script in scripts[1:]:  # 9 takes compileOptions' level
+        assert ("jvmTarget = JvmTarget.JVM_17" in script) is old
+    assert ("kotlin-android" in catalog["plugins"]) is old
+    newer = "classpath(libs.kotlin.gradle.plugin)" in scripts[0]
+    assert newer is ("kotlin-gradle-plugin" in catalog["libraries"])
+    assert newer is (not old and versions.kotlin != "2.2.10")
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+def test_what_lint_play_and_profilers_ask_for_is_there(tmp_path: Path, series: str) -> None:
+    """Read in the texts: none of these tools is here."""
+    files = android_app_files(
+        dataclasses.replace(described(tmp_path, levels=(26, 26)), android=VERSIONS[series])
+    )
+    target = "targetSdk = libs.versions.targetSdk.get().toInt()"
+    for path, words in {
+        "app/build.gradle.kts": (
+            'debugSymbolLevel = "SYMBOL_TABLE"',
+            "ndkVersion = libs.versions.ndk.get()",
+            target,
+        ),
+        "vision/build.gradle.kts": (f"testOptions {{\n        {target}", f"lint {{\n        {target}"),
+        "app/src/benchmark/AndroidManifest.xml": ('<profileable android:shell="true" />',),
+        "app/src/main/AndroidManifest.xml": ('dataExtractionRules="@xml/data_extraction_rules"',),
+        "app/src/main/res/xml/data_extraction_rules.xml": ("<cloud-backup>", "<device-transfer>"),
+        "app/src/main/res/mipmap-anydpi-v26/ic_launcher.xml": ("<monochrome ",),
+        "app/src/main/res/layout/activity_main.xml": ('fitsSystemWindows="true"',),
+    }.items():
+        for word in words:
+            assert word in text(files, path), (path, word)
+        assert "buildToolsVersion" not in text(files, path)
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+@pytest.mark.parametrize("generate", [aar_files, android_app_files])
+def test_readme_has_the_commands_for_wrapper_and_jdk(tmp_path: Path, generate: Any, series: str) -> None:
+    versions = VERSIONS[series]
+    files = generate(dataclasses.replace(described(tmp_path), android=versions))
+    readme = text(files, "README.md")
+    assert f"\ngradle wrapper --gradle-version {versions.gradle}\n" in readme
+    assert f"\n./gradlew updateDaemonJvm --jvm-version={versions.jdk} " in readme
+    # Without a repository of JDKs, that task fails.
+    resolver = 'id("org.gradle.toolchains.foojay-resolver-convention")'
+    assert f'{resolver} version "{versions.foojay}"\n' in text(files, "settings.gradle.kts")
+
+
+def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
+    files = by_path(aar_files(described(tmp_path)))
+    for abi in ABIS.values():
+        libraries = {path for path in files if f"/jniLibs/{abi}/" in path}
+        runtime = ("libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so")
+        assert libraries == {
+            *(f"adt-runtime/src/main/jniLibs/{abi}/{name}" for name in runtime),
+            f"vision/src/main/jniLibs/{abi}/libnet_model.so",
+        }
+        assets = {path for path in files if f"/assets/adt/net/{abi}/" in path}
+        assert {Path(path).name for path in assets} == {"mod.json"}, "mod.params is the same for both"
+        platform = next(name for name, one in ABIS.items() if one == abi)
+        for path in (*assets, f"vision/src/main/jniLibs/{abi}/libnet_model.so"):
+            file = files[path]
+            assert isinstance(file, CopiedFile)
+            assert platform in file.source.parent.name
+    (params,) = (path for path in files if path.endswith("mod.params"))
+    assert params == "vision/src/main/assets/adt/net/mod.params"
+    headers = {Path(name).name for name in described(tmp_path).bundles[0].manifest.headers}
+    assert {Path(path).name for path in files if "/cpp/include/adt/" in path} == headers >= {"adt_runner.h"}
+    # What the runtime's licence wants passed on, once for both ABIs.
+    assert {path for path in files if "/assets/adt/licenses/" in path} == {
+        f"adt-runtime/src/main/assets/adt/licenses/tvm/{name}" for name in ("LICENSE", "NOTICE")
+    }
+
+
+def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
+    files = android_app_files(described(tmp_path))
+    for file in files:
+        adts = file.path.startswith(("adt-runtime/", "vision/", "app/src/benchmark/"))
+        users_manifest = file.path.endswith("AndroidManifest.xml") and not file.path.startswith(
+            "adt-runtime/"
+        )
+        adts &= not (file.path.endswith("build.gradle.kts") or users_manifest)
+        users = isinstance(file, TextFile) and file.users
+        assert users is not adts, file.path
+
+
+def test_benchmark_is_not_in_the_application_that_is_shipped(tmp_path: Path) -> None:
+    files = android_app_files(described(tmp_path))
+    shipped = ET.fromstring(text(files, "app/src/main/AndroidManifest.xml"))
+    assert [row.get(ANDROID + "name") for row in shipped.iter("activity")] == [".MainActivity"]
+    measured = ET.fromstring(text(files, "app/src/benchmark/AndroidManifest.xml"))
+    (activity,) = measured.iter("activity")
+    # In a process of its own, since a process can have a model's library once.
+    assert (activity.get(ANDROID + "name"), activity.get(ANDROID + "process")) == (
+        "android.app.NativeActivity",
+        ":benchmark",
+    )
+
+
+def test_benchmark_is_the_activity_of_adt_apk_with_a_plan(tmp_path: Path) -> None:
+    files = android_app_files(described(tmp_path, TEXT))
+    for abi in ABIS.values():
+        library = by_path(files)[f"app/src/benchmark/jniLibs/{abi}/libadt_activity.so"]
+        assert isinstance(library, CopiedFile)
+    plan = json.loads(text(files, "app/src/benchmark/assets/adt/bench.json"))
+    assert plan["app"] == "com.example.vision.app"
+    assert set(plan["bundle_digests"]) == set(ABIS.values())
+    assert plan["end_to_end"]
+    assert plan["models"] == [
+        {
+            "stem": "net",
+            "library": "libnet_model.so",
+            "entry": "main",
+            "extents": [{"symbol": "length", "extent": 1}],
+            "shared_params": True,
+        }
+    ]
+
+
+def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
+    files = by_path(aar_files(described(tmp_path)))
+    root = "adt-runtime/src/main/prefab"
+    package = json.loads(text(tuple(files.values()), f"{root}/prefab.json"))
+    assert (package["schema_version"], package["name"], package["dependencies"]) == (2, "adt_runtime", [])
+    # CMake's version of the package: at most four numbers.
+    assert re.fullmatch(r"\d+(\.\d+){0,3}", package["version"])
+    module = json.loads(text(tuple(files.values()), f"{root}/modules/adt_runner/module.json"))
+    assert module["library_name"] == "libadt_runner"
+    abi = json.loads(
+        text(tuple(files.values()), f"{root}/modules/adt_runner/libs/android.arm64-v8a/abi.json")
+    )
+    # "none": its interface has nothing of a C++ library, so a program may use any.
+    assert abi == {"abi": "arm64-v8a", "api": 24, "ndk": 27, "stl": "none", "static": False}
+
+
+def test_properties_are_properties(tmp_path: Path) -> None:
+    files = android_app_files(described(tmp_path))
+    for path in (
+        "gradle.properties",
+        "gradle/wrapper/gradle-wrapper.properties",
+        "adt-runtime/adt.properties",
+    ):
+        parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+        parser.read_string("[all]\n" + text(files, path))
+        assert all(value for _, value in parser["all"].items()), path

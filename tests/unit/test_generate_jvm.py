@@ -7,10 +7,10 @@ import pytest
 
 from adt.errors import ConfigError
 from adt.host.directories import resource
-from adt.integrate.jni import TENSOR_CLASSES, files, sources
+from adt.integrate.jni import TENSOR_CLASSES, array_doc, files, sources, tensor_doc
 from adt.integrate.model_api import Project
 from adt.integrate.names import RUNTIME_PACKAGE
-from adt.integrate.output import CopiedFile
+from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import made_up_project
@@ -109,11 +109,6 @@ def test_only_what_is_used_is_imported(tmp_path: Path) -> None:
             assert re.search(rf"\b{name}\b", code), (path, name)
 
 
-def test_an_output_of_open_size_is_no_array(tmp_path: Path) -> None:
-    text = texts(one_model(tmp_path), android=False)["java/com/example/vision/Detector.java"]
-    assert "scores float32[1, -1]" in text and "float[] run(float[]" not in text
-
-
 def test_names_are_no_markup_in_documentation(tmp_path: Path) -> None:
     named = entry([tensor("<b>{@link x} @param */ &amp;", (1,))], [tensor("y", (1,))])
     described = project(
@@ -131,3 +126,32 @@ def test_android_is_another_kind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         files(made_up_project(tmp_path, ("host", "android-arm64-v8a")))
     assert "adt generate aar" in refused.value.remedy
+
+
+def test_documentation_says_shape_type_layout_and_normalisation(tmp_path: Path) -> None:
+    (model,) = one_model(tmp_path).models
+    (images,), (scores,) = model.api.entries[0].inputs, model.api.entries[0].outputs
+    assert tensor_doc(images) == (
+        "images: float32[1, 3, 32, 32], NCHW, red, green, blue, each level 0 to 255, times 0.00392157, "
+        "less 0.5, divided by 0.25."
+    )
+    assert array_doc(scores) == "float32[1, n]."
+
+
+def test_a_class_knows_its_package(tmp_path: Path) -> None:
+    """Compare the package when it is loaded: extents as Java prints them, -1 for open ones."""
+    text = texts(one_model(tmp_path), android=False)["java/com/example/vision/Detector.java"]
+    literal = text[text.index("SIGNATURE =") : text.index(";", text.index("SIGNATURE ="))]
+    pieces = re.findall(r'"([^"]*)"', literal)
+    assert "".join(pieces) == "main(images float32[1, 3, 32, 32]) -> (scores float32[1, -1])"
+    assert "float[] run(float[]" not in text  # the size of the output is not known
+
+
+def test_the_project_has_bundle_models_and_files_of_the_users(tmp_path: Path) -> None:
+    made = files(one_model(tmp_path))
+    copied = {file.path for file in made if isinstance(file, CopiedFile)}
+    assert {f"models/host/detector/{name}" for name in ("mod.so", "mod.json", "mod.params")} <= copied
+    assert "bundles/host/lib/libadt_runner.so" in copied
+    assert "bundles/host/lib/cmake/adt_runner/adt_runnerConfig.cmake" in copied
+    users = [file.path for file in made if isinstance(file, TextFile) and file.users]
+    assert users == ["CMakeLists.txt", "example/Example.java"]
