@@ -18,8 +18,6 @@ from support.devices.programs import path_with_adt
 from support.models.onnx_graphs import graph_of, node, write
 from support.remedies import PLACEHOLDER, TABLE, Case, commands
 
-SHORTER = {"adt bench": " --protocol quick"}
-"""Options behind the words of a remedy, lest following it take half a minute."""
 WORKING: set[str] = set()
 """Commands that worked in a fresh copy, as they will in another."""
 
@@ -142,8 +140,7 @@ def test_a_remedy_is_followed(case: Case, directory: Path) -> None:
             continue
         assert not PLACEHOLDER.search(command), f"a placeholder: {command}"
         codes = next((codes for start, codes in case.codes.items() if command.startswith(start)), (0,))
-        shorter = next((options for start, options in SHORTER.items() if command.startswith(start)), "")
-        result = run(command + shorter, directory)
+        result = run(command, directory)
         assert result.returncode in codes, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
         if command == followed[0]:
             WORKING.add(command)
