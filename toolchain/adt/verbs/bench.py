@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from adt.device.place import Opened
     from adt.measure.bench import BenchSetup, Measurement
-    from adt.measure.conditions import CoolDown, Course
+    from adt.measure.conditions import Conditions, CoolDown, Course
     from adt.measure.record import BenchRecord, Flag, Protocol, Speed
     from adt.measure.statistics import Interval, TimeSummary
     from adt.verbs.options import Arrays
@@ -212,9 +212,17 @@ def bench_ab(request: AbRequest) -> AbResult:
         now = conditions(a.place)
         turns = take_turns((a, b), first, setup)
     ratio = times_as_fast(*turns)
-    about = {"now": now, "flags": flags, "interleaved": True}
     results = [
-        _result(request, opened, setup, verification, measurement=side.measurement, **about)
+        _result(
+            request,
+            opened,
+            setup,
+            verification,
+            measurement=side.measurement,
+            now=now,
+            flags=flags,
+            interleaved=True,
+        )
         for opened, verification, side in zip((a, b), verified, turns, strict=True)
     ]
     medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
@@ -298,16 +306,28 @@ def _result(
     opened: Opened,
     setup: BenchSetup,
     verification: VerifyResult | None,
-    **about: Any,
+    *,
+    measurement: Measurement | None = None,
+    now: Conditions | None = None,
+    flags: Sequence[Flag] = (),
+    no_speed: str = "",
+    interleaved: bool = False,
 ) -> BenchResult:
     """Make the record, in the store unless *request* forbids that, and what the record does not keep."""
     from adt.measure import history
     from adt.measure.bench import record_of
 
-    correct = verification.verification.passed if verification else None
-    record = record_of(opened, setup, correct=correct, **about)
+    record = record_of(
+        opened,
+        setup,
+        correct=verification.verification.passed if verification else None,
+        measurement=measurement,
+        now=now,
+        flags=flags,
+        no_speed=no_speed,
+        interleaved=interleaved,
+    )
     file = history.save_if_possible(record) if request.record else None
-    measurement: Measurement | None = about.get("measurement")
     if measurement is None:
         return BenchResult(record, verification, file)
     times = {"run_ms": measurement.times, "start_ms": measurement.starts}

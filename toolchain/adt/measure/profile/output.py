@@ -38,9 +38,14 @@ def page_data(profile: Profile) -> dict[str, Any]:
         calls.setdefault((call.name, call.device), []).append(
             facts | ({"us": [call.mean_us, call.min_us, call.max_us]} if timed else {})
         )
-    facts = {name: getattr(profile, name) for name in ("package", "entry", "target", "device", "via", "runs")}
-    return facts | {
+    return {
+        "package": profile.package,
+        "entry": profile.entry,
+        "target": profile.target,
+        "device": profile.device,
+        "via": profile.via,
         "timed": timed,
+        "runs": profile.runs,
         "clock": profile.clock if timed else None,
         "counted_us": profile.counted_us if timed else None,
         "on_device": profile.event_timed,
@@ -54,10 +59,26 @@ def page_data(profile: Profile) -> dict[str, Any]:
 
 
 def _kernel(row: KernelTotal, calls: list[dict[str, Any]], *, timed: bool) -> dict[str, Any]:
-    names = ["name", "device", "first", "flops", "bytes", "intensity", "shapes"]
-    names += ["clock", "share", "gflops", "gbps"] if timed else []
-    facts = {name: getattr(row, name) for name in names} | {"calls": calls}
-    return facts | ({"us": row.mean_us, "roof": row.roof_gflops} if timed else {})
+    facts = {
+        "name": row.name,
+        "device": row.device,
+        "calls": calls,
+        "first": row.first,
+        "flops": row.flops,
+        "bytes": row.bytes,
+        "intensity": row.intensity,
+        "shapes": row.shapes,
+    }
+    if timed:
+        facts |= {
+            "clock": row.clock,
+            "us": row.mean_us,
+            "share": row.share,
+            "gflops": row.gflops,
+            "gbps": row.gbps,
+            "roof": row.roof_gflops,
+        }
+    return facts
 
 
 PROCESS = 1
@@ -85,9 +106,16 @@ def trace(profile: Profile) -> dict[str, Any]:
     events += [_named("thread_name", _track(device), NAMES.get(device, "calls")) for device in tracks]
     at = 0.0
     for order, call in enumerate(profile.calls):
-        names = ("clock", "min_us", "max_us", "shapes", "flops", "bytes")
-        arguments = {"order": order, "graph_call": call.index if call.index >= 0 else None}
-        arguments |= {name: getattr(call, name) for name in names}
+        arguments: dict[str, Any] = {
+            "order": order,
+            "graph_call": call.index if call.index >= 0 else None,
+            "clock": call.clock,
+            "min_us": call.min_us,
+            "max_us": call.max_us,
+            "shapes": call.shapes,
+            "flops": call.flops,
+            "bytes": call.bytes,
+        }
         events.append(
             {
                 "name": call.name,
@@ -101,8 +129,12 @@ def trace(profile: Profile) -> dict[str, Any]:
             }
         )
         at += call.mean_us
-    facts = {name: getattr(profile, name) for name in ("package", "entry", "target", "device", "runs")}
-    facts |= {
+    facts = {
+        "package": profile.package,
+        "entry": profile.entry,
+        "target": profile.target,
+        "device": profile.device,
+        "runs": profile.runs,
         "times": profile.clock,
         "timeline": "calls end to end, mean of the runs",
         "notes": list(profile.notes),
@@ -130,7 +162,7 @@ Cell = Callable[[KernelTotal], str]
 
 
 def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
-    """Sort a row for each kernel by *sort*; empty: by time, or arithmetic without times."""
+    """Return a row for each kernel, sorted by *sort*; empty: by time, or arithmetic without times."""
     check_sort(sort)
     if profile.emulated and sort and sort not in UNTIMED:
         raise ConfigError(
