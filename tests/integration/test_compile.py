@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 import adt as api
+from adt.compiler.assemble import tvm_errors
 from adt.compiler.importers.onnx.comparison import run
-from adt.errors import ModelError, UnsupportedOp
+from adt.errors import CompileError, ModelError, UnsupportedOp
 from adt.host.elf import read_elf
 from adt.package.package import load_package
 from support.devices.emulated import outputs_of
@@ -143,7 +144,7 @@ def test_an_unsupported_operator_is_named_with_its_node(tmp_path: Path) -> None:
 
 
 def test_what_tvm_alone_cannot_compile_is_named_with_its_node(tmp_path: Path) -> None:
-    """Refuse a sum of booleans, which TVM's passes end in a failed check, when the model is compiled again, too."""
+    """Refuse a sum of booleans, on which a check of TVM's fails, and again by the verdict that was kept."""
     put = node("ScatterElements", ["x", "at", "new"], ["y"], name="the_sum", reduction="add")
     places = {"at": np.array([0], np.int64), "new": np.array([True])}
     graph = graph_of(
@@ -159,6 +160,18 @@ def test_what_tvm_alone_cannot_compile_is_named_with_its_node(tmp_path: Path) ->
     for _ in range(2):
         with pytest.raises(UnsupportedOp, match="ScatterElements at node the_sum"):
             api.compile(path, platform="host", out=tmp_path / "pkg")
+
+
+def test_an_operator_is_blamed_for_its_own_failure_alone() -> None:
+    """Name no operator that adt's passes may have mended when the model fails for another reason."""
+    suspects = ("Sort at node a: no booleans", "Scatter at node b: no sums")
+    with (
+        pytest.raises(UnsupportedOp, match="TVM cannot compile Scatter at node b"),
+        tvm_errors("it", suspects),
+    ):
+        raise RuntimeError("a trace\nno sums")
+    with pytest.raises(CompileError, match="no memory"), tvm_errors("it", suspects):
+        raise RuntimeError("no memory")
 
 
 @pytest.mark.parametrize(

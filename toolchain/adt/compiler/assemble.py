@@ -20,6 +20,7 @@ from adt.bundle.libraries import NONE
 from adt.compiler.compilation import Compilation
 from adt.compiler.cuda_code import cuda_code, machine_code
 from adt.compiler.importers.functions import called_functions
+from adt.compiler.importers.layers import reason_of
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.lowered import Capture
 from adt.compiler.passes.gpu.choice import texture_chooser
@@ -177,7 +178,8 @@ def _compiled_alone(compilation: Compilation, module: Any) -> None:
 def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
     """Turn whatever TVM raises while it compiles *what* into a CompileError; ours pass unchanged.
 
-    Raises UnsupportedOp if there are *suspects*: operators that TVM could not compile alone either.
+    It becomes an UnsupportedOp if one of *suspects*, which TVM could not compile alone, failed for the same
+    reason.
     """
     pass_through_tvm()
     try:
@@ -185,11 +187,11 @@ def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
     except AdtError:
         raise
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
-        if suspects:
+        if guilty := [suspect for suspect in suspects if suspect.endswith(reason_of(error))]:
             raise UnsupportedOp(
-                f"TVM cannot compile {suspects[0]}",
+                f"TVM cannot compile {guilty[0]}",
                 remedy="Export the model without it, or with other types or extents, and report it.",
-                details="\n".join((*suspects[1:], *lines_of(error)[-10:])),
+                details="\n".join((*guilty[1:], *lines_of(error)[-10:])),
             ) from error
         raise CompileError(
             f"TVM could not compile {what}: {type(error).__name__}: {last_line(error)}",

@@ -85,6 +85,11 @@ class Layer:
     params: list[Any] = field(default_factory=list)
 
 
+def reason_of(error: Exception) -> str:
+    """Return why an operator fails, in a line that a verdict keeps."""
+    return last_line(error)[:200]
+
+
 def digest_of(*parts: Any) -> str:
     """Return a digest of data that Python writes alike each time."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -97,7 +102,7 @@ def collected(kinds: list[Kind], make: Callable[[Kind], tuple[Any, list[Case]]])
         try:
             layers.append(Layer(kind, *make(kind)))
         except Exception as error:  # runtimes' exceptions have no public base
-            layers.append(Layer(kind, left=last_line(error)[:200]))
+            layers.append(Layer(kind, left=reason_of(error)))
     return layers
 
 
@@ -190,11 +195,16 @@ def check_layers(
 ) -> tuple[str, ...]:
     """Compare what TVM makes of each kind of operator with what *runtime* computes; once, until adt changes.
 
-    Returns those that TVM's own passes could not compile, with its reasons: where the model does not compile
-    either, it is for them.
+    Returns the operators that TVM's own passes cannot compile alone, each with TVM's reason.
 
-    *find* tells the operators, *give* makes the layers of some, *convert* imports a layer's model: a module,
-    and its parameters' values. *other* gives other outputs of a layer's model that are right, too; or none.
+    Args:
+        find: tells the operators.
+        give: makes the layers of some.
+        convert: imports a layer's model: a module, and its parameters' values.
+        other: gives other outputs of a layer's model that are right, too; or none.
+
+    Raises:
+        UnsupportedOp: an operator computes something else.
     """
     try:
         kinds = {kind.key: kind for kind in sorted(find(), key=lambda kind: -kind.size)}
@@ -263,7 +273,7 @@ def _computed(layers: list[Layer], convert: Callable[..., Any]) -> Iterator[tupl
             text = tvm.ir.save_json(module).encode()
             ready.append(replace(layer, module=text, params=[param.numpy() for param in params]))
         except Exception as error:  # a converter asks for what only the whole model tells
-            yield layer, last_line(error)[:200]
+            yield layer, reason_of(error)
     yield from zip(ready, _results(ready), strict=True)
 
 
@@ -325,7 +335,7 @@ def run_layers(layers: list[Layer]) -> list[Any]:
                 outputs.append([each.numpy() for each in ([answer] if hasattr(answer, "numpy") else answer)])
             results.append(outputs)
         except Exception as error:  # TVM's passes
-            results.append(ALONE + last_line(error)[:200])
+            results.append(ALONE + reason_of(error))
     return results
 
 
