@@ -305,7 +305,7 @@ def plain():
         ("noise", r"randn.default \(random"),
         ("gumbel", r"exponential.default \(random"),
         ("dropout", r"native_dropout.default \(it drops values at random"),
-        ("norm", r"_native_batch_norm_legit_functional.default \(it norms by the statistics of a batch"),
+        ("norm", r"_native_batch_norm_legit_functional.default \(it normalizes by a batch's statistics"),
         ("plain", ""),
     ],
 )

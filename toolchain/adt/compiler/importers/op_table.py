@@ -14,7 +14,7 @@ UNTRIED = "untried"
 NO_CONVERTER = "no converter in this TVM"
 RANDOM = "random, and a package's numbers would be the same in every run: make them an input of the model"
 TRAINING = "it drops values at random, for training: export the model for inference (model.eval())"
-BATCH = "it norms by the statistics of a batch, for training: export the model for inference (model.eval())"
+BATCH = "it normalizes by a batch's statistics, for training: export the model for inference (model.eval())"
 
 MOST_NAMES = 3  # nodes that a note names; the others are counted
 

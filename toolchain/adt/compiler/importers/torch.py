@@ -185,20 +185,27 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
     missing = [
         (node.target.__name__, node.name, reason)
         for node in calls
-        if (reason := _training(node) or ("" if node.target.__name__ in known else NO_CONVERTER))
+        if (
+            reason := _batch_statistics(node)
+            or _randomness(node)
+            or ("" if node.target.__name__ in known else NO_CONVERTER)
+        )
     ]
     return op_rows(ops, {}, refusal_notes(missing), {})
 
 
-def _training(node: Any) -> str:
-    """Return the reason why *node* is refused if it is for training, or random; else empty.
+def _batch_statistics(node: Any) -> str:
+    """Return the reason why *node* is refused if it is a norm in training: TVM takes fixed statistics."""
+    is_norm = node.target.__name__.startswith("_native_batch_norm_legit_functional")
+    return BATCH if is_norm and arguments_of(node)["training"] else ""
 
-    TVM takes a batch norm's fixed statistics, draws the numbers of some random operators once, at import, and
-    converts dropouts to nothing.
+
+def _randomness(node: Any) -> str:
+    """Return the reason why *node* is refused if it gives other values in every run; else empty.
+
+    TVM draws the numbers of some such operators once, at import, and converts dropouts to nothing.
     """
     torch = load("torch", "torch", "reading a .pt2 file")
-    if node.target.__name__.startswith("_native_batch_norm_legit_functional"):
-        return BATCH if arguments_of(node)["training"] else ""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return ""
     given = arguments_of(node)
