@@ -109,5 +109,5 @@ def require_tvm() -> str:
         ToolNotFound: it is not installed, or not the one that adt is made for.
     """
     if reason := wrong_tvm():
-        raise ToolNotFound(f"{reason}: TVM compiles models", remedy=install_tvm())
+        raise ToolNotFound(f"TVM cannot be used: {reason}", remedy=install_tvm())
     return OURS[0]
