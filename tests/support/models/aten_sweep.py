@@ -98,7 +98,7 @@ def _is_comparable(tensor: Any) -> bool:
 
 
 def _compared(program: Any, given: Sequence[Any], expected: Sequence[Any]) -> tuple[str, str] | None:
-    """Return status and reason of *program* as TVM compiles it, else as adt does: some passes of its are needed.
+    """Return status and reason of *program*: compiled by TVM alone, and by adt if that is not right.
 
     Returns None if torch cannot write it to a file.
     """
