@@ -264,7 +264,7 @@ def test_a_tracker_may_give_devices_of_another_kind_without_end() -> None:
     phones, engine = Phones(["a", "b", "c"], dedicated=False, kinds={"b": "other"}), Engine(*["usual"] * 100)
     for name in phones.names:
         phones.free.put(name)
-    with measuring(phones, engine) as fleet:
+    with measuring(phones, engine, kind=("soc", "")) as fleet:
 
         def is_out() -> bool:
             engine.give("usual")  # a worker asks for a device only while there is work
