@@ -100,6 +100,11 @@ def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.Mo
     idle.close()
 
 
+def test_a_request_that_finds_it_ending_goes_to_the_next(child: Child) -> None:
+    with Child("support.standins.child", "0") as impatient:
+        assert [impatient.ask(("echo", number), 20) for number in range(5)] == [*range(5)]
+
+
 def test_it_ends_with_its_parent_in_the_midst_of_work(child: Child) -> None:
     """Kill the parent with -9, so that it can end nothing itself."""
     program = (

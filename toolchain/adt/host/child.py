@@ -36,6 +36,8 @@ GRACE = 2.0
 """Seconds that a child has to end properly."""
 OUTPUT = 1 << 16
 """Bytes of its end that explain a failure."""
+IDLE_CODE = 64
+"""Exit code of a child that ended since nobody asked it: a request that came then was not begun."""
 NOTE = "\0note"
 """Key of a message that is no answer."""
 
@@ -134,6 +136,10 @@ class Child:
         """Return the child's answer to *request*; ChildHung if it is late, ChildDied if the child ended."""
         with self._asking:
             try:
+                return self._ask(request, timeout, on_note)
+            except ChildDied as died:
+                if died.code != IDLE_CODE:
+                    raise
                 return self._ask(request, timeout, on_note)
             finally:
                 if self._closed:
@@ -272,7 +278,7 @@ def serve(
             after()
             request = waiting.get(timeout=idle)
     except queue.Empty:
-        return
+        raise SystemExit(IDLE_CODE) from None
     finally:
         if orphaned.is_set():
             _kill_group()
