@@ -58,6 +58,11 @@ def expected_seconds(path: Path, tests: Sequence[str], seconds: Mapping[str, flo
     return sum(recorded) + (unknown if recorded else LONG.get(path.stem, unknown / 2))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their parameter: an archive's contain the time, and processes that share tests compare names."""
+    return argname if isinstance(val, bytes) and len(val) > 16 else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a second try without a reason: what passes at the second one may be a fault all the same.
 
