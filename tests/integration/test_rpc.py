@@ -34,7 +34,7 @@ from adt.rpc import instance, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack, child, entries, processes
-from support.devices.ports import free_port, own_rpc_ports
+from support.devices.ports import free_port, free_span, own_rpc_ports
 from support.devices.programs import ADT, adt_json, command_lines, invoke, invoke_json
 from support.devices.programs import adt as run_adt
 from support.models.kernels import add_one, compile_add_one
@@ -349,8 +349,11 @@ def test_a_registered_device_without_its_forward_is_unreachable(shared: Site) ->
     wait_for(lambda: running.port in forwards.listed(shared.one.serial), "the forward is there again")
 
 
-def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
-    first = int(os.environ["ADT_RPC_PORT"])
+def test_a_port_taken_on_the_device_is_passed_over(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No server of an earlier test was here, whose connections the device may still know.
+    first = free_span(11)
+    monkeypatch.setenv("ADT_RPC_PORT", str(first))
+    monkeypatch.setenv("ADT_RPC_PORT_END", str(first + 10))
     with site.one.start(["nc", "-l", "-s", "127.0.0.1", "-p", str(first)], keep_stdin=True) as listener:
         threading.Thread(target=lambda: list(listener.output()), daemon=True).start()
 
@@ -360,7 +363,7 @@ def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
 
         wait_for(listening, "it listens")
         port = site.start(site.one).port
-        assert first < port <= int(os.environ["ADT_RPC_PORT_END"])
+        assert first < port <= first + 10
         assert list(forwards.listed(site.one.serial)) == [port]
 
 
