@@ -343,8 +343,23 @@ def test_attention_on_opencl(tmp_path: Path) -> None:
     assert "transpose" not in (package.path / "inspect" / "relax.py").read_text()
 
 
-def dynamic_products(directory: Path) -> Path:
-    """Write five products by constants, each of what is quantized at run time."""
+@pytest.mark.parametrize(
+    ("cpu", "weights"),
+    matrix(["haswell", "cascadelake", "cortex-a76"], [QuantType.QInt8, QuantType.QUInt8]),
+    indirect=["cpu"],
+)
+def test_products_of_what_is_quantized_at_run_time(cpu: str, weights: QuantType, tmp_path: Path) -> None:
+    """Keep weights in bytes that have a scale and a zero point for each output."""
+    model = dynamic_products(tmp_path, per_channel=True, weight_type=weights)
+
+    package = adt.compile(model, out=tmp_path / "package", platform=platform_of(cpu), cpu=cpu)
+
+    assert [row.reason for row in package.manifest.made.integers] == [""] * 5
+    assert distance(model, package) <= 1e-5
+
+
+def dynamic_products(directory: Path, **options: Any) -> Path:
+    """Write five products by constants, each of what is quantized at run time with *options*."""
     net, value = Net(), "x"
     for terms, columns in ((16, 64), (64, 16)) * 2:
         product = net.add("MatMul", value, net.weight(terms, columns, scale=terms**-0.5))
@@ -354,7 +369,7 @@ def dynamic_products(directory: Path) -> Path:
     onnx.save(
         net.model({"x": (onnx.TensorProto.FLOAT, [1, 8, 16])}, scores, [1, 3]), directory / "float.onnx"
     )
-    quantize_dynamic(directory / "float.onnx", directory / "q.onnx")
+    quantize_dynamic(directory / "float.onnx", directory / "q.onnx", **options)
     return directory / "q.onnx"
 
 

@@ -16,6 +16,9 @@ from adt.compiler.passes.integers.rewriter import Integers, quantization_of
 from adt.compiler.passes.integers.tensors import RANGES, Quantized, Weights, along, array_of
 from adt.compiler.passes.products import PERMUTE
 
+RESHAPES = frozenset({"relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeeze"})
+"""Operators that move no element."""
+
 
 def quantize(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     value, *by = call.args
@@ -100,7 +103,9 @@ def taken(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 def moved(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Move some of the elements of the first operand, whatever they stand for."""
-    data = self.floats.get(call.args[0])
+    data, numbers = self.floats.get(call.args[0]), self.constants.get(call.args[0])
+    if numbers is not None and operator_name(call) in RESHAPES:
+        self.constants[variable] = numbers.reshape(static_shape(variable))
     if data is None:
         return False
     others = [self.copy(arg) for arg in call.args[1:]]
