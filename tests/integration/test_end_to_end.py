@@ -1,6 +1,7 @@
 """A model on a virtual arm64 device: from the ONNX file to verified numbers, with the `adt` program."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import adt as api
-from adt.errors import InputError
+from adt.errors import AmbiguousDevice, InputError
 from adt.virtual import emulator
 from support.devices.programs import adt, adt_json
 from support.models.small import MAGIKA, detector, small_model
@@ -94,6 +95,52 @@ def test_verify(first_up: dict[str, Any], small: Path) -> None:
     assert strict.returncode == 20 and "over the tolerance" in strict.stdout
     strict = adt("verify", small, "--max-abs", 0, "--max-rel", 0, "--json")
     assert strict.returncode == 20 and json.loads(strict.stdout)["passed"] is False
+
+
+ROOT = Path(__file__).parents[2]
+VERBS = {"up", "compile", "deploy", "run", "verify", "inspect"}
+WORDS = VERBS | {"adt", "model.onnx", "model-pkg", "-o", "--input", "in.npz", "--output", "out.npz"}
+"""Words of commands that work as they are, where there is a model and its input."""
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands in a page's blocks for the shell; of README's, those above the one with a phone."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text().partition("## With a phone")[0], re.M | re.S)
+    return [
+        line.partition(" #")[0].strip() for line in "".join(blocks).splitlines() if line.startswith("adt ")
+    ]
+
+
+def test_the_first_commands_of_readme_and_pages_work_as_they_are(
+    first_up: dict[str, Any], tmp_path: Path
+) -> None:
+    """Run them with a virtual device, without a phone and an NDK; a platform that is not named is the device's."""
+    shutil.copy(first_up["model"], tmp_path / "model.onnx")
+    shutil.copy(first_up["directory"] / "in.npz", tmp_path)
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    lines = [*commands(ROOT / "README.md"), *(line for page in pages for line in commands(page)[:1])]
+    pasted = [line for line in dict.fromkeys(lines) if set(line.split()) <= WORDS]
+    assert len(pasted) >= 4, lines
+    for line in dict.fromkeys(("adt compile model.onnx -o model-pkg", *pasted)):
+        done = adt(*line.split()[1:], cwd=tmp_path)
+        assert done.returncode == 0, f"{line}:\n{done.stderr}"
+        assert ("for linux-aarch64 (the connected device)\n" in done.stderr) == (" compile " in line)
+
+
+def test_devices_of_two_platforms_choose_none_until_one_is_named(
+    first_up: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (second,) = adt_json("emulator", "start", "second", "--abi", "x86_64")["emulators"]
+    try:
+        done = adt("build-target", "--explain")
+        assert done.returncode == AmbiguousDevice.exit_code, done.stderr
+        assert f"{second['serial']} is host" in done.stderr
+        assert "--for host or --for linux-aarch64" in done.stderr
+        monkeypatch.setenv("ANDROID_SERIAL", second["serial"])
+        assert "for host (the connected device)" in adt("build-target", "--explain").stderr
+        assert "(the" not in adt("build-target", "--explain", "--for", "linux-aarch64").stderr
+    finally:
+        assert adt("emulator", "stop", "second").returncode == 0
 
 
 WRONG = {

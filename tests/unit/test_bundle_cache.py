@@ -13,24 +13,28 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import adt
 from adt.bundle import bundle as bundle_cache
 from adt.bundle.bundle import BundleFile, TargetBundle, load_bundle
 from adt.cli.app import app
 from adt.device.deploy.payload import payload_of
-from adt.errors import MismatchError, PackageError, RpcError
+from adt.errors import ConfigError, MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.ndk import VARIABLES
+from adt.options.resolve import load_settings
 from adt.package.package import ModelPackage
 from adt.rpc import state
 from adt.tuning.fleet.sources import SerialSource
 from adt.verbs import tune_places
 from adt.verbs.bundles import SERVER, bundles, choose_bundle, package_bundle
+from adt.verbs.default_platform import default_platform
 from adt.verbs.generate import bundles_of
 from adt.verbs.tune_request import TuneRequest
+from support.devices.ports import free_port
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
-ANDROID = "android-arm64-v8a"
+ANDROID, LINUX = "android-arm64-v8a", "linux-aarch64"
 Put = Callable[..., TargetBundle]
 
 
@@ -39,6 +43,7 @@ def no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
     for name in (*VARIABLES, "ANDROID_HOME", "ANDROID_SDK_ROOT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -191,6 +196,60 @@ def test_a_bundle_with_an_option_of_an_older_adt_is_refused_and_passed_over(put:
         load_bundle(bundle.path)
     assert "nnapi" in caught.value.details and "adt build-target --for" in caught.value.remedy
     assert bundle_cache.cached_bundles() == ()
+
+
+NDK = {"ANDROID_NDK_HOME": "/ndk"}
+BUILT = "no device is connected; a bundle for it was built here"
+
+
+@pytest.mark.parametrize(
+    ("built", "environ", "flags", "platform", "reason"),
+    [
+        ((), NDK, {}, ANDROID, "no device is connected; an NDK is here"),
+        ((LINUX,), NDK, {}, LINUX, BUILT),
+        (("host",), {}, {}, "host", BUILT.replace("a bundle", "only a bundle")),
+        (("host", LINUX), {}, {}, LINUX, BUILT),
+        ((ANDROID, LINUX), {}, {}, LINUX, BUILT),
+        ((ANDROID, LINUX), NDK, {}, ANDROID, "no device is connected; an NDK is here"),
+        ((LINUX,), {}, {"build.ndk": "/ndk"}, ANDROID, "no Android device is connected; most phones are"),
+        ((LINUX,), {"ADT_BUILD_PLATFORM": "linux-armhf"}, {}, "linux-armhf", ""),
+        ((LINUX,), {}, {"build.platform": "host"}, "host", ""),
+    ],
+)
+def test_without_a_device_a_bundle_or_an_ndk_chooses_the_platform(
+    put: Put,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    built: tuple[str, ...],
+    environ: dict[str, str],
+    flags: dict[str, object],
+    platform: str,
+    reason: str,
+) -> None:
+    caplog.set_level(logging.INFO, logger="adt.platform")
+    for name in built:
+        put(name, name)
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    assert default_platform(load_settings(flags)) == platform
+    assert caplog.messages == ([f"for {platform} ({reason})"] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("built", "what"),
+    [((), "no bundle was"), ((LINUX, "linux-armhf"), f"bundles for {LINUX} and linux-armhf were")],
+)
+def test_where_nothing_chooses_the_platform_the_ways_with_and_without_an_ndk_are_said(
+    put: Put, built: tuple[str, ...], what: str
+) -> None:
+    for name in built:
+        put(name, name)
+    with pytest.raises(
+        ConfigError, match=f"no device is connected, {what} built here and there is no NDK"
+    ) as caught:
+        adt.build_target()
+    for words in (f"--for {LINUX}", "--for host", f"--for {ANDROID}", "adt build-target --ndk DIR"):
+        assert words in caught.value.remedy
 
 
 def adt_bundles(*words: str) -> Any:

@@ -168,7 +168,7 @@ def test_settings_that_cannot_be_read_are_told_and_the_defaults_are_used() -> No
 
 
 def test_a_platform_counts_as_chosen_only_when_somebody_chose_it(tmp_path: Path) -> None:
-    assert not make_scope({}, {}).platform_chosen
+    assert make_scope({}, {}).platform is None
     scope = make_scope({}, {"ADT_BUILD_PLATFORM": "linux-aarch64"})
     assert scope.builds_for(PLATFORMS["linux-aarch64"]) and not scope.builds_for(PLATFORMS["host"])
     preset = make_scope({"build.platform": "linux-aarch64-cpu"}, {})

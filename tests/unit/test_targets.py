@@ -209,7 +209,7 @@ def placed(text: str, platform: str | None = None) -> str:
 
 
 def test_a_target_with_a_machine_chooses_the_platform(alone: Path) -> None:
-    assert placed("cpu") == PHONE
+    assert placed("cpu", PHONE) == PHONE
     assert placed("host") == "host"
     assert placed("llvm -mtriple=aarch64-linux-gnu") == LINUX
     assert placed("opencl -device=adreno --host='llvm -mtriple=arm64-linux-android'", PHONE) == PHONE
@@ -222,7 +222,7 @@ def test_a_target_with_a_machine_chooses_the_platform(alone: Path) -> None:
 
 def test_one_line_says_what_a_string_became(alone: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="adt.compile")
-    placed("opencl")
+    placed("opencl", PHONE)
     assert caplog.messages == []
     placed("opencl -device=mali -model=rk3399 --host='llvm -mtriple=aarch64-linux-gnu -mattr=+neon'")
     assert caplog.messages == [

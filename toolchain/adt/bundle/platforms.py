@@ -61,6 +61,8 @@ class Platform:
 
 
 HOST_MACHINE = host_platform.machine()
+HOST = "host"
+"""Name of the platform that is this machine."""
 
 PLATFORMS = {
     platform.name: platform
@@ -108,7 +110,7 @@ PLATFORMS = {
             float_abi="hard",
         ),
         Platform(
-            "host",
+            HOST,
             abi=HOST_MACHINE,
             triple=f"{HOST_MACHINE}-linux-gnu",
             machine="X86_64" if HOST_MACHINE == "x86_64" else HOST_MACHINE.upper(),

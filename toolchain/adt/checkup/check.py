@@ -120,8 +120,6 @@ class Scope:
     environ: Mapping[str, str]
     areas: tuple[Area, ...] = ()
     """The areas that were named; empty: all of them."""
-    platform_chosen: bool = False
-    """``build.platform`` was chosen by somebody; else its default says nothing of what is needed."""
     package: Path | None = None
     bundle: Path | None = None
     settings_error: AdtError | None = None
@@ -144,7 +142,7 @@ class Scope:
 
     def builds_for(self, platform: Platform) -> bool:
         """Return True if *platform* is the one that was chosen to build for."""
-        return self.platform_chosen and self.platform is platform
+        return self.platform is platform
 
 
 def make_scope(
@@ -166,7 +164,6 @@ def make_scope(
         resolved.settings,
         environ,
         areas,
-        resolved.origins["build.platform"] != "default",
         package,
         bundle,
         error,

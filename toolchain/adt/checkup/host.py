@@ -73,7 +73,8 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
     def settings() -> Iterator[Check]:
         if scope.settings_error:
             raise scope.settings_error
-        platform_named(scope.settings.build.platform)
+        if scope.settings.build.platform:
+            platform_named(scope.settings.build.platform)
         yield ok("settings", "can be read", "`adt config` shows each one")
 
     def tvm() -> Iterator[Check]:

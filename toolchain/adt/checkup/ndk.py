@@ -104,7 +104,7 @@ def warnings_of(logger: logging.Logger) -> Iterator[list[str]]:
 def check_clml(scope: Scope) -> Iterator[Check]:
     """Look for the CLML SDK, where one is named or the preset needs one; each missing part is named."""
     explicit = scope.settings.build.clml
-    needed = scope.platform_chosen and scope.settings.build.platform.endswith("-clml")
+    needed = scope.settings.build.platform.endswith("-clml")
     if not (needed or explicit or any(scope.environ.get(name) for name in opencl_sdk.VARIABLES)):
         return
     machine = scope.platform.machine if scope.platform else "AARCH64"
@@ -138,8 +138,7 @@ def check_xnnpack(scope: Scope) -> Iterator[Check]:
 
 def questions(scope: Scope) -> Iterator[Question]:
     """Yield the questions about the NDK, then about the SDKs and sources."""
-    chosen = scope.platform if scope.platform_chosen else None
-    needed = scope.named(Area.NDK) or (chosen is not None and chosen.android)
+    needed = scope.named(Area.NDK) or (scope.platform is not None and scope.platform.android)
 
     def ndk() -> Iterator[Check]:
         explicit = scope.settings.build.ndk

@@ -40,10 +40,12 @@ class BuildSettings(Options, section="build"):
 
     platform: Text = option(
         "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
-        "as ``linux-aarch64-cpu`` (`adt presets` lists them).",
+        "as ``linux-aarch64-cpu`` (`adt presets` lists them); empty: the connected device's, else "
+        "that of the bundles here, else ``android-arm64-v8a`` if there is an NDK.",
         "--for",
-        default="android-arm64-v8a",
-        help="What to build for, or a preset of one (adt presets).",
+        default="",
+        help="What to build for, or a preset of one (adt presets); else what the connected device is, else "
+        "what a bundle here is for.",
         metavar="PLATFORM",
         offers="platform",
     )

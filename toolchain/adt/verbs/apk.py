@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
@@ -102,8 +103,6 @@ log = logging.getLogger("adt.apk")
 SUFFIX = ".apk"
 SERVER_APP = "com.example.adt_rpc"
 """An RPC server that was given no name."""
-SERVER_PLATFORM = "android-arm64-v8a"
-"""Platform of the bundle when none is named."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +209,7 @@ def _described(request: ApkRequest) -> Project:
     from adt.integrate.project import project, server_project
     from adt.package.package import load_package
     from adt.verbs.bundles import choose_bundle
+    from adt.verbs.default_platform import default_platform
     from adt.verbs.generate import bundles_of
 
     if not request.rpc_server:
@@ -221,8 +221,9 @@ def _described(request: ApkRequest) -> Project:
             "an app that serves RPC carries no packages",
             remedy="Leave them away: clients send what they run; or leave --rpc-server away.",
         )
-    paths = request.bundles or (None,)
-    chosen = [choose_bundle((SERVER_PLATFORM,), path, server=True) for path in paths]
+    name = "" if request.bundles else default_platform(request.resolved, android=True)
+    platforms = (platform_named(name).name,) if name else ()
+    chosen = [choose_bundle(platforms, path, server=True) for path in request.bundles or (None,)]
     return server_project(chosen, java_package=request.java_package or SERVER_APP)
 
 

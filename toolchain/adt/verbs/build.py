@@ -23,6 +23,7 @@ from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, 
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
 from adt.options.sections import SECTIONS, BuildSettings, TvmSettings
+from adt.verbs.default_platform import default_platform, with_platform
 from adt.verbs.options import PROGRESS
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def ndk_env(
     from adt.host.ndk import find_ndk, tool_environment
 
     flags = {"build.ndk": ndk, "build.platform": platform, "build.api_level": api_level}
-    settings = resolve_settings(flags).settings.build
-    chosen = platform_named(settings.platform)
+    resolved = resolve_settings(flags)
+    settings, chosen = resolved.settings.build, platform_named(default_platform(resolved, android=True))
     if not chosen.android:
         raise ConfigError(f"{chosen.name} is not built with an NDK", remedy="Choose an android-… platform.")
     return tool_environment(find_ndk(settings.ndk), chosen.ndk_triple, settings.api_level)
@@ -133,7 +134,7 @@ def build_target(request: BuildRequest) -> BuildResult:
 
     if request.abis or request.out_layout != "bundle":
         raise ConfigError("several ABIs, or a layout of them", remedy="Call adt.build_abis.")
-    result = build_bundle(plan_build(request.settings), progress=request.progress)
+    result = build_bundle(plan_build(with_platform(request).settings), progress=request.progress)
     if request.out is not None:
         export([result.bundle], request.out, "bundle")
     return result
@@ -171,7 +172,7 @@ def explain_build(request: BuildRequest) -> tuple[str, ...]:
     from adt.bundle import build as target_build
     from adt.bundle.plan import plan_build
 
-    return target_build.explain_build(plan_build(request.settings))
+    return target_build.explain_build(plan_build(with_platform(request).settings))
 
 
 @command("adt build-target --for android-arm64-v8a --ndk $NDK")
@@ -187,8 +188,7 @@ def build_target_command(
         if not request.abis and request.out_layout == "bundle":
             results: tuple[BuildResult, ...] = (build_target(request.but(progress=progress)),)
         else:
-            platform = request.named("platform") or "android-arm64-v8a"
-            abis = request.abis or [platform.removeprefix("android-")]
+            abis = request.abis or [default_platform(request.resolved, android=True).removeprefix("android-")]
             results = build_abis(request.but(abis=abis, progress=progress))
     out = request.out
 
@@ -372,9 +372,7 @@ def write_initial(directory: Path, platform: str | None) -> Path:
     ]
     template = (resource("templates") / "adt.toml.j2").read_text()
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    text = environment.from_string(template).render(
-        sections=sections, platform=json.dumps(platform or BuildSettings().platform)
-    )
+    text = environment.from_string(template).render(sections=sections, platform=json.dumps(platform or ""))
     tomllib.loads(text)
     write_text(path, text)
     return path

@@ -31,6 +31,7 @@ from adt.options.option import (
 )
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
+from adt.verbs.default_platform import with_platform
 from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def job_of(
     if (like := options["like"]) is not None:
         platform, model_like = _like(like, request)
         request = request.but(platform=platform)
-    settings, chosen = settings_and_platform(request.resolved)
+    settings, chosen = settings_and_platform(with_platform(request).resolved)
+    ndk = find_ndk(settings.build.ndk) if chosen.android else None
     linked = load_bundle(options["bundle"]) if options["bundle"] else None
     if linked is None and chosen.android:
         computes = package_target(chosen, settings, model_like).device
@@ -187,7 +189,7 @@ def job_of(
         options["model"],
         platform=chosen,
         settings=settings,
-        ndk=find_ndk(settings.build.ndk) if chosen.android else None,
+        ndk=ndk,
         bundle=linked,
         like=model_like,
     )
@@ -293,7 +295,8 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
     require_tvm()
     from adt.compiler import kernels
 
-    settings, chosen = settings_and_platform(request.resolved)
+    settings, chosen = settings_and_platform(with_platform(request).resolved)
+    ndk = find_ndk(settings.build.ndk) if chosen.android else None
     linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
         linked = choose_bundle((chosen.name,))
@@ -303,7 +306,7 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
         name=request.name,
         platform=chosen,
         settings=settings,
-        ndk=find_ndk(settings.build.ndk) if chosen.android else None,
+        ndk=ndk,
         bundle=linked,
     )
 

@@ -204,10 +204,11 @@ def _target_key(request: DbImportRequest) -> str:
     from adt.compiler.compilation import package_target
     from adt.compiler.passes.records.key import target_key
     from adt.compiler.targets import settings_and_platform
+    from adt.verbs.default_platform import with_platform
 
     if all(request.named(name) is None for name in ("platform", "target", "cpu")):
         return ""
-    settings, platform = settings_and_platform(request.resolved)
+    settings, platform = settings_and_platform(with_platform(request).resolved)
     return target_key(package_target(platform, settings, None))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import HOST
 from adt.compiler.targets import ModelTarget
 from adt.compiler.targets.parser import parse_target
 from adt.device import selection
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("adt.tune")
 
-HOST = "host"
 CORES = 8
 """Number of cores of a processor that cannot be asked: that of most phones."""
 
@@ -70,7 +70,7 @@ def platform_for(request: TuneRequest) -> str | None:
         return platform
     if not request.serials:
         named = parse_target(request.target).platform
-        if named or request.resolved.origins["build.platform"] != "default":
+        if named or request.platform:
             return None
     return _first(request.serials).platform
 

@@ -133,12 +133,12 @@ def up(request: UpRequest) -> UpResult:
     fixed = declared_inputs(model, shapes)
     device = _connected_device(request)
     platform = device.platform if device else VIRTUAL_PLATFORM
-    settings = request.but(platform=request.named("platform") or platform).settings
+    settings = request.but(platform=request.platform or platform).settings
     if platform_named(settings.build.platform).name != platform:
         name = device.serial if device else "the virtual device"
         raise MismatchError(
             f"{name} is {platform}, not {settings.build.platform}",
-            remedy="Leave --for out, or choose another device with --serial.",
+            remedy=f"Give --for {platform}, or choose another device with --serial.",
         )
     request.on_plan(plan := _up_plan(model, fixed, settings, device))
     steps: list[Step] = []

@@ -147,7 +147,7 @@ def settings_and_platform(resolved: Resolved) -> tuple[Settings, Platform]:
     """Return settings and platform, which a target may choose; log its meaning in TVM's words."""
     settings = resolved.settings
     parsed = parse_target(settings.compile.target)
-    if parsed.platform and resolved.origins["build.platform"] == "default":
+    if parsed.platform and not settings.build.platform:
         settings = replace(settings, build=settings.build.but(platform=parsed.platform))
     platform = platform_named(settings.build.platform)
     if not parsed.plain:
