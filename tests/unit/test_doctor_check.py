@@ -170,9 +170,9 @@ def test_settings_that_cannot_be_read_are_told_and_the_defaults_are_used() -> No
 def test_a_platform_counts_as_chosen_only_when_somebody_chose_it(tmp_path: Path) -> None:
     assert make_scope({}, {}).platform is None
     scope = make_scope({}, {"ADT_BUILD_PLATFORM": "linux-aarch64"})
-    assert scope.builds_for(PLATFORMS["linux-aarch64"]) and not scope.builds_for(PLATFORMS["host"])
+    assert scope.platform is PLATFORMS["linux-aarch64"]
     preset = make_scope({"build.platform": "linux-aarch64-cpu"}, {})
-    assert preset.builds_for(PLATFORMS["linux-aarch64"])
+    assert preset.platform is PLATFORMS["linux-aarch64"]
     assert make_scope({"build.platform": "nonsense"}, {}).platform is None
 
 

@@ -140,10 +140,6 @@ class Scope:
         platform, _ = PRESETS.get(self.settings.build.platform, (None, ""))
         return platform
 
-    def builds_for(self, platform: Platform) -> bool:
-        """Return True if *platform* is the one that was chosen to build for."""
-        return self.platform is platform
-
 
 def make_scope(
     flags: Mapping[str, object],

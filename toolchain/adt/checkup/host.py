@@ -192,7 +192,7 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
         yield check_required(program, tool, version_line(tool.path))
 
     def compiler(platform: Platform) -> Iterator[Check]:
-        needed = scope.builds_for(platform)
+        needed = platform is scope.platform
         try:
             yield check_compiler(platform, *_program(platform.compiler), needed=needed)
         except AdtError as error:

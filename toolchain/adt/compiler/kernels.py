@@ -13,20 +13,16 @@ from tvm import te, tirx
 from tvm.s_tir import dlight
 
 from adt.bundle.audit.auditing import audit_made
-from adt.bundle.bundle import TargetBundle
-from adt.bundle.platforms import Platform
 from adt.compiler.assemble import exported_functions, tvm_errors
+from adt.compiler.compilation import CompileJob, package_target
 from adt.compiler.cuda_code import cuda_code, machine_code
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.link import linker_for
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.workarounds import plain_unit_reductions
-from adt.compiler.targets import ModelTarget, model_target
+from adt.compiler.targets import ModelTarget
 from adt.errors import CompileError, ModelError
 from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
-from adt.host.ndk import Ndk
-from adt.options.sections import Settings
 
 log = logging.getLogger("adt.compile")
 
@@ -48,17 +44,8 @@ class CompiledKernel:
     """Bytes: each tensor's data must be aligned to this; the platform's runtime does so."""
 
 
-def compile_kernel(
-    kernel: Any,
-    out: Path,
-    *,
-    name: str,
-    platform: Platform,
-    settings: Settings,
-    ndk: Ndk | None = None,
-    bundle: TargetBundle | None = None,
-) -> CompiledKernel:
-    """Compile *kernel* to the shared library *out*, which appears complete or not at all.
+def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> CompiledKernel:
+    """Compile *kernel* as *job* says to the shared library *out*, which appears complete or not at all.
 
     Args:
         kernel: a ``tvm.IRModule`` of PrimFuncs, one PrimFunc (of TVMScript or TE), or the tensors of
@@ -66,12 +53,10 @@ def compile_kernel(
         name: what a single function is called; empty: as it calls itself, else ``main``.
     """
     module = _module(kernel, name)
-    api_level = settings.build.api_level
-    linker = linker_for(platform, ndk=ndk, api_level=api_level, bundle=bundle)
-    target = model_target(settings.compile.target, platform, api_level, cpu=settings.compile.cpu)
-    alignment = (bundle.manifest.options.alignment if bundle else settings.build.alignment) or (
-        platform.alignment
-    )
+    settings, platform, bundle = job.settings, job.platform, job.bundle
+    linker, target = job.linker(), package_target(platform, settings, None)
+    bundled = bundle.manifest.options if bundle else settings.build
+    alignment = bundled.alignment or platform.alignment
     tvm_target = tvm.target.Target(target.spec)
     log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
     with scratch_directory("kernel", beside=out) as scratch:
@@ -85,9 +70,8 @@ def compile_kernel(
             built = tvm.compile(_scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(alignment))
             linker.export(built, library, scratch)
         if bundle is not None:
-            audit_made(
-                library, platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=bundle.path
-            )
+            api_level, path = settings.build.api_level, bundle.path
+            audit_made(library, platform, error=CompileError, api_level=api_level, ndk=job.ndk, bundle=path)
         library.replace(out)
     exported = exported_functions(read_elf(out))
     functions = tuple(name for name in _names(module) if name in exported)

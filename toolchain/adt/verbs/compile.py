@@ -161,10 +161,9 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
 def job_of(
     request: Request, *, server: bool = False, preferred: Callable[[], TargetBundle | None] = lambda: None
 ) -> CompileJob:
-    """Resolve a model and all that it is compiled with, but for its records (:func:`tuned_job`).
+    """Resolve a model, or none, and all that it is compiled with, but for its records (:func:`tuned_job`).
 
-    *request* has a model, a bundle and *like*. A bundle that is not named must have an RPC *server*, and is
-    *preferred* if that fits.
+    A bundle that is not named must have an RPC *server*, and is *preferred* if that fits.
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
@@ -175,23 +174,18 @@ def job_of(
     require_tvm()
     from adt.compiler.compilation import CompileJob, package_target
 
-    options, model_like = values_of(request), None
+    options, model_like = {"model": Path(), "like": None, **values_of(request)}, None
     if (like := options["like"]) is not None:
         platform, model_like = _like(like, request)
         request = request.but(platform=platform)
-    settings, chosen = settings_and_platform(with_platform(request).resolved)
+    settings, chosen = settings_and_platform(with_platform(request))
     ndk = find_ndk(settings.build.ndk) if chosen.android else None
     linked = load_bundle(options["bundle"]) if options["bundle"] else None
     if linked is None and chosen.android:
         computes = package_target(chosen, settings, model_like).device
         linked = choose_bundle((chosen.name,), server=server, computes=computes, preferred=preferred())
     return CompileJob(
-        options["model"],
-        platform=chosen,
-        settings=settings,
-        ndk=ndk,
-        bundle=linked,
-        like=model_like,
+        options["model"], platform=chosen, settings=settings, ndk=ndk, bundle=linked, like=model_like
     )
 
 
@@ -286,29 +280,11 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
         ToolNotFound: TVM or the platform's compiler is not installed, or TVM is in versions that break.
         ModelError: *kernel* is no kernel.
     """
-    from adt.bundle.bundle import load_bundle
-    from adt.compiler.targets import settings_and_platform
-    from adt.host.extras import require_tvm
-    from adt.host.ndk import find_ndk
-    from adt.verbs.bundles import choose_bundle
-
-    require_tvm()
+    job = job_of(request)
     from adt.compiler import kernels
 
-    settings, chosen = settings_and_platform(with_platform(request).resolved)
-    ndk = find_ndk(settings.build.ndk) if chosen.android else None
-    linked = load_bundle(request.bundle) if request.bundle else None
-    if linked is None and chosen.android:
-        linked = choose_bundle((chosen.name,))
-    return kernels.compile_kernel(
-        request.kernel,
-        request.out or Path(f"{request.name or 'kernel'}-{chosen.name}.so"),
-        name=request.name,
-        platform=chosen,
-        settings=settings,
-        ndk=ndk,
-        bundle=linked,
-    )
+    out = request.out or Path(f"{request.name or 'kernel'}-{job.platform.name}.so")
+    return kernels.compile_kernel(request.kernel, out, job, name=request.name)
 
 
 def network(name: str) -> Path:

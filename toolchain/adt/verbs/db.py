@@ -208,7 +208,7 @@ def _target_key(request: DbImportRequest) -> str:
 
     if all(request.named(name) is None for name in ("platform", "target", "cpu")):
         return ""
-    settings, platform = settings_and_platform(with_platform(request).resolved)
+    settings, platform = settings_and_platform(with_platform(request))
     return target_key(package_target(platform, settings, None))
 
 

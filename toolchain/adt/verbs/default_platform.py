@@ -5,91 +5,75 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
+from adt.bundle.bundle import cached_bundles, load_bundle
 from adt.bundle.platforms import HOST, PLATFORMS
 from adt.errors import AdtError, AmbiguousDevice, ConfigError
 from adt.options.option import values_of
 from adt.options.request import Request
-from adt.options.resolve import Resolved
-from adt.options.sections import DeviceSettings, Settings
+from adt.options.resolve import Resolved, override
+from adt.options.sections import DeviceSettings
 
 log = logging.getLogger("adt.platform")
 
-AskedT = TypeVar("AskedT", bound=Request)
 ANDROID = "android-arm64-v8a"
 SECONDS = 2.0
 """Seconds that a device has to say what it is; a slower one decides nothing."""
-WORKERS = 16
-"""Devices that are asked at once."""
 
 
-def with_platform(request: AskedT) -> AskedT:
-    """Return *request* with a platform, which its target or bundle may name; else see the rule below."""
-    options = values_of(request)
-    if options["platform"] or _target_decides(options.get("target")):
-        return request
-    if bundle := options.get("bundle"):
-        from adt.bundle.bundle import load_bundle
-
-        return request.but(platform=load_bundle(bundle, check_hashes=False).manifest.platform)
-    return request.but(platform=default_platform(request.resolved))
-
-
-def _target_decides(target: str | None) -> bool:
+def with_platform(request: Request) -> Resolved:
+    """Return the settings of *request*, with the platform of its bundle or the default if they name none."""
     from adt.compiler.targets.parser import parse_target
 
-    return bool(target and parse_target(target).platform)
+    options, resolved = values_of(request), request.resolved
+    if options["platform"] or parse_target(options.get("target") or "cpu").platform:
+        return resolved
+    if bundle := options.get("bundle"):
+        name = load_bundle(bundle, check_hashes=False).manifest.platform
+    else:
+        name = default_platform(resolved)
+    return override(resolved, {"build.platform": name})
 
 
 def default_platform(resolved: Resolved, *, android: bool = False) -> str:
-    """Return the platform of the settings, else choose one and log the reason.
+    """Return the platform of the settings, else of the devices, else of the bundles here; log the reason.
 
     With *android*, or an NDK or API level that the caller names, only Android's platforms count.
     """
-    if named := resolved.settings.build.platform:
-        return named
+    from adt.host.ndk import list_ndks
+
+    build = resolved.settings.build
+    if build.platform:
+        return build.platform
     android = android or any(resolved.given(key) for key in ("build.ndk", "build.api_level"))
-    name, reason = _chosen(resolved.settings, android)
+    compiles_android = android or bool(list_ndks(build.ndk))
+    eligible = {name for name, platform in PLATFORMS.items() if platform.android or not android}
+    connected = _connected(resolved.settings.device, eligible)
+    built = {bundle.manifest.platform for bundle in cached_bundles()} & eligible
+    built -= set() if compiles_android else {name for name in built if PLATFORMS[name].android}
+    built = built - {HOST} or built  # it counts where there is no other
+    if connected:
+        name, reason = connected, "the connected device"
+    elif len(built) == 1:
+        name, reason = built.pop(), "the bundle that was built here"
+    elif compiles_android:
+        name, reason = ANDROID, "as most phones are"
+    else:
+        bundles = f"bundles for {' and '.join(sorted(built))} were" if built else "no bundle was"
+        raise ConfigError(
+            f"no platform is named, no usable device is connected, {bundles} built here and there is no NDK",
+            remedy="Without an NDK: --for linux-aarch64 (a board or the virtual device) or --for host (this "
+            f"machine); with one: --for {ANDROID}, after `adt build-target --ndk DIR`.",
+        )
     log.info("for %s (%s)", name, reason)
     return name
 
 
-def _chosen(settings: Settings, android: bool) -> tuple[str, str]:
-    """Choose the platform of the connected devices, else of the bundles here, else that of most phones."""
-    from adt.host.ndk import list_ndks
+def _connected(settings: DeviceSettings, eligible: set[str]) -> str:
+    """Return the platform of the connected devices, or of the one that is named; empty without any.
 
-    devices = _connected(settings.device, android)
-    names = sorted(set(devices.values()))
-    if len(names) > 1:
-        raise AmbiguousDevice(
-            "the devices are of several platforms: "
-            + ", ".join(f"{serial} is {name}" for serial, name in devices.items()),
-            remedy=f"Name one: {' or '.join(f'--for {name}' for name in names)}; or set ANDROID_SERIAL.",
-        )
-    if names:
-        return names[0], "the connected device" + ("s" if len(devices) > 1 else "")
-    absent = f"no {'Android ' if android else ''}device is connected"
-    ndk = bool(list_ndks(settings.build.ndk))
-    built = _built(android, ndk)
-    if len(built) == 1:
-        return built[0], f"{absent}; {'only ' if built == (HOST,) else ''}a bundle for it was built here"
-    if android or ndk:
-        return ANDROID, f"{absent}; {'most phones are' if android else 'an NDK is here'}"
-    bundles = f"bundles for {' and '.join(built)} were built here" if built else "no bundle was built here"
-    raise ConfigError(
-        f"no platform is named, {absent}, {bundles} and there is no NDK",
-        remedy=f"Without an NDK: --for linux-aarch64 (a board or the virtual device) or --for {HOST} (this "
-        f"machine); with one: --for {ANDROID}, once `adt build-target --ndk DIR` has made its bundle.",
-    )
-
-
-def _connected(settings: DeviceSettings, android: bool) -> Mapping[str, str]:
-    """Return the platform of each usable device, or of the one that is named, by serial.
-
-    No adb server is started, and where there is no answer from one, other things decide.
+    No adb server is started: where none answers, other things decide.
     """
     from adt.device import selection
     from adt.device.transport.adb import server_listens
@@ -98,44 +82,26 @@ def _connected(settings: DeviceSettings, android: bool) -> Mapping[str, str]:
     serials: list[str] = []
     with contextlib.suppress(AdtError):
         devices = selection.reachable() if server_listens() else ()
-        devices = tuple(device for device in devices if named in (None, "", device.serial))
-        for device in devices:
-            if not device.ready:
-                log.warning("passing over %s: %s", device.serial, device.state)
-        serials = [device.serial for device in devices if device.ready]
-    with ThreadPoolExecutor(WORKERS) as pool:
-        names = list(pool.map(_platform_of, serials))
-    return {serial: name for serial, name in zip(serials, names, strict=True) if _counts(name, android)}
+        serials = [each.serial for each in devices if each.ready and named in (None, "", each.serial)]
+    with ThreadPoolExecutor() as pool:
+        answers = zip(serials, pool.map(_platform_of, serials), strict=True)
+    platforms = {serial: name for serial, name in answers if name in eligible}
+    names = sorted(set(platforms.values()))
+    if len(names) > 1:
+        raise AmbiguousDevice(
+            f"no platform is named: {', '.join(f'{serial} is {name}' for serial, name in platforms.items())}",
+            remedy=f"Give {' or '.join(f'--for {name}' for name in names)}, or set ANDROID_SERIAL.",
+        )
+    return "".join(names)
 
 
 def _platform_of(serial: str) -> str:
-    """Ask a device for its platform and no more, which takes a third of the time of all its facts."""
-    from adt.device import survey
-    from adt.device.device import Device
+    """Ask a device for its platform alone, in a third of the time of all facts; empty without an answer."""
+    from adt.device import device, survey
     from adt.device.scripts import script
 
-    try:
-        parts = survey.arguments(["machine", "properties"])
-        answer = Device(serial).script(script("survey"), *parts, timeout=SECONDS, check=False)
+    parts = survey.arguments(["machine", "properties"])
+    with contextlib.suppress(AdtError):
+        answer = device.Device(serial).script(script("survey"), *parts, timeout=SECONDS, check=False)
         return survey.parse(answer.out).facts.platforms[0]
-    except AdtError as error:
-        log.debug("%s: %s", serial, error)
-        return ""
-
-
-def _built(android: bool, ndk: bool) -> tuple[str, ...]:
-    """Return the platforms of the bundles here that a verb can work for; this machine's only if alone.
-
-    Without an *ndk* nothing is compiled for Android, though an app can be made of what there is.
-    """
-    from adt.bundle.bundle import cached_bundles
-
-    names = {bundle.manifest.platform for bundle in cached_bundles()}
-    names = {name for name in names if _counts(name, android)}
-    if not (android or ndk):
-        names = {name for name in names if not PLATFORMS[name].android}
-    return tuple(sorted(names - {HOST} or names))
-
-
-def _counts(name: str, android: bool) -> bool:
-    return name in PLATFORMS and (PLATFORMS[name].android or not android)
+    return ""

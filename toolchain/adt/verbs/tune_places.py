@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import HOST
 from adt.compiler.targets import ModelTarget
-from adt.compiler.targets.parser import parse_target
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
@@ -63,15 +62,9 @@ def is_tracked(request: TuneRequest) -> bool:
 
 
 def platform_for(request: TuneRequest) -> str | None:
-    """Return the platform to tune for: the caller's, or that of the device; None for that of the settings."""
-    tracked = is_tracked(request)
-    platform: str | None = request.named("platform")
-    if platform is not None or tracked:
-        return platform
-    if not request.serials:
-        named = parse_target(request.target).platform
-        if named or request.platform:
-            return None
+    """Return the platform of the first device that is named and there; None where other things decide."""
+    if is_tracked(request) or request.named("platform") or not request.serials:
+        return None
     return _first(request.serials).platform
 
 
