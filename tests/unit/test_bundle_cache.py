@@ -18,6 +18,7 @@ from adt.bundle import bundle as bundle_cache
 from adt.bundle.bundle import BundleFile, TargetBundle, load_bundle
 from adt.cli.app import app
 from adt.device.deploy.payload import payload_of
+from adt.device.transport.adb import server_listens
 from adt.errors import ConfigError, MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.cache import file_sha256
@@ -233,6 +234,7 @@ def test_without_a_device_a_bundle_or_an_ndk_chooses_the_platform(
         monkeypatch.setenv(variable, value)
     assert default_platform(load_settings(flags)) == platform
     assert caplog.messages == ([f"for {platform} ({reason})"] if reason else [])
+    assert not server_listens(), "looking for devices starts no adb server"
 
 
 @pytest.mark.parametrize(
