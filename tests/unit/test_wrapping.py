@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import typer
 
+from adt.bundle.build import progress_of_ninja
+from adt.cli import terminal
 from adt.cli.app import app
 from support import waiting
 
@@ -143,6 +146,30 @@ def test_names_do_not_control_the_terminal() -> None:
     for code in ("\x1b]", "\x07", "\x1b[2J", "\x1b[8m", "\x9b", "\x7f", "\u202e"):
         assert code not in shown
     assert shown.count("\\x1b]0;x") >= 4
+
+
+def test_a_pipe_gets_the_state_now_and_then_while_there_is_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.02)
+    lines = ""
+    with terminal.status_line("build-target") as show:
+        show("1 of 2, about 3 s left: a.cc")
+        while lines.count("build-target: 1 of 2, about 3 s left: a.cc\n") < 2:
+            lines += capsys.readouterr().err
+        show("")
+        time.sleep(0.1)  # a line may be under way
+        capsys.readouterr()
+        time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_build_says_how_much_is_left() -> None:
+    shown: list[str] = []
+    on_line = progress_of_ninja(shown.append, iter((0.0, 10.0, 40.0)).__next__)
+    for line in ("[0/2] Re-checking globbed directories...", "[5/20] Building a.o", "a.c: note", "[20/20] L"):
+        on_line(line)
+    assert shown == ["5 of 20, about 30 s left: Building a.o", "20 of 20, about 0 s left: L"]
 
 
 def test_a_document_is_not_touched() -> None:

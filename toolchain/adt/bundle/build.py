@@ -408,9 +408,25 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
         remedy=f"The compiler's message is above; the whole log is {plan.build_dir / 'build.log'}."
         f" If nothing of yours explains it, remove {plan.build_dir} to build afresh.",
         log_file=plan.build_dir / "build.log",
-        on_line=progress,
+        on_line=progress_of_ninja(progress),
     )
+    progress("")
     return len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
+
+
+def progress_of_ninja(
+    progress: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> Callable[[str], None]:
+    """Return what takes Ninja's lines and shows the steps done and the time left at the rate so far."""
+    began = clock()
+
+    def on_line(line: str) -> None:
+        if (step := re.match(r"\[(\d+)/(\d+)\] (.*)", line)) and (done := int(step[1])):
+            steps = int(step[2])
+            left = (clock() - began) / done * (steps - done)
+            progress(f"{done} of {steps}, about {left:.0f} s left: {step[3]}")
+
+    return on_line
 
 
 def _present(plan: BuildPlan) -> TargetBundle | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,19 +103,35 @@ def protect_output(*, wraps: bool) -> None:
 
 QUIET_SECONDS = 2.0
 """Seconds of a step that is not worth a line."""
+LINE_SECONDS = 10.0
+"""Seconds from one line to the next where none can be overwritten."""
 ERASE = "\r\x1b[K"
 
 
 @contextmanager
 def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows its argument after *prefix*, in place; nothing when piped."""
-    if not sys.stderr.isatty():
-        yield lambda _text: None
-        return
+    """Yield a function that shows its argument after *prefix*: in place, or every :data:`LINE_SECONDS` a line
+    when piped. An empty argument ends that."""
+    ended, line = threading.Event(), ""
 
+    def show(text: str) -> None:
+        nonlocal line
+        line = f"{prefix}: {text}" if text else ""
+        if sys.stderr.isatty():
+            _show(line) if line else erase()
+
+    def repeat() -> None:
+        while not ended.wait(LINE_SECONDS):
+            if line:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
+
+    if not sys.stderr.isatty():
+        threading.Thread(target=repeat, daemon=True).start()
     try:
-        yield lambda text: _show(f"{prefix}: {text}")
+        yield show
     finally:
+        ended.set()
         erase()
 
 

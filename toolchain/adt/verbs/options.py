@@ -75,7 +75,7 @@ def load_npz(path: Path) -> Arrays:
     return named_arrays(path)
 
 
-PROGRESS = python("Called with one line at a time while CMake and Ninja run.", default=quiet)
+PROGRESS = python("Called with a build's state, and with an empty text at its end.", default=quiet)
 TRUST = option(
     "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
     "with --layers, the kernels of a package made elsewhere.",
