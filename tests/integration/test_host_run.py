@@ -60,6 +60,28 @@ def test_the_machine_has_a_device_for_these_tests() -> None:
     assert str(device).startswith(device.name)
 
 
+def test_tvms_wheel_runs_and_verifies_a_model_before_anything_is_built(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compile, run and compare here with an empty cache; what needs the runner says so."""
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
+
+    done = adt.up(model, platform="host", inputs={"x": X})
+
+    assert done.verified.verification.passed and "TVM's wheel" in done.verified.serial
+    np.testing.assert_array_equal(done.verified.right["y"], expected(model))
+    assert [step.name for step in done.steps] == ["compile", "verify"]
+    assert not {"bundles", "build", "tvm-source"} & {path.name for path in tmp_path.iterdir()}
+    assert adt.run(done.package.path).report is None
+    for needs_runner in (
+        lambda: adt.run(done.package.path, run_count=2),
+        lambda: adt.bench(done.package.path),
+    ):
+        with pytest.raises(MismatchError, match="no bundle for host was built here") as refused:
+            needs_runner()
+        assert "adt build-target --for host" in refused.value.remedy
+
+
 def test_no_driver_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_opencl: Path) -> None:
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
     assert opencl_device() is None

@@ -28,7 +28,8 @@ from adt.host.disk import scratch_directory
 from adt.host.npz import DamagedNpz, npz_bytes, read_npz
 from adt.host.process import last_lines, run
 from adt.options.sections import RUN_SECONDS
-from adt.package.inputs.random import check_fill_mode
+from adt.package.host_run.run import HostRun, run_packages
+from adt.package.inputs.random import check_fill_mode, random_inputs
 from adt.package.manifest import taken_inputs
 from adt.package.package import ModelPackage
 
@@ -116,6 +117,13 @@ class RtvmOptions:
         if self.pre_compiled:
             return [*words, "--pre-compiled", self.pre_compiled]
         return [*words, "--program-cache", programs if self.program_cache else "off"]
+
+    @property
+    def own_flags(self) -> str:
+        """Flags that only rtvm knows: none for one plain run, which every runtime of TVM can do."""
+        names = [name for name, value in vars(RtvmOptions()).items() if getattr(self, name) != value]
+        anywhere = ("entry", "device", "seed", "fill_mode")
+        return ", ".join(f"--{name.replace('_', '-')}" for name in names if name not in anywhere)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -352,25 +360,31 @@ class DevicePlace:
 
 @dataclass(frozen=True)
 class HostPlace:
-    """This machine, with the bundle that was built for it; no device is needed."""
+    """This machine; no device is needed."""
 
-    bundle: TargetBundle
+    bundle: TargetBundle | None
+    """The one that was built for it; None: the runtime of TVM's wheel, which gives outputs and no times."""
     package: ModelPackage
 
-    name = THIS_MACHINE
     emulated = False
     """False: all runs natively here."""
     host = True
 
     @property
+    def name(self) -> str:
+        return THIS_MACHINE if self.bundle else f"{THIS_MACHINE}, with the runtime of TVM's wheel"
+
+    @property
     def label(self) -> str:
-        return f"{THIS_MACHINE} ({os.uname().machine}, {os.cpu_count()} processors)"
+        return f"{self.name} ({os.uname().machine}, {os.cpu_count()} processors)"
 
     def awake(self) -> AbstractContextManager[None]:
         """Do nothing: keeping the machine awake is its owner's affair."""
         return nullcontext()
 
     def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
+        if self.bundle is None:
+            return self._run_plainly(options, inputs, timeout or RUN_SECONDS)
         program = self.bundle.path.absolute() / "bin" / "rtvm"
         with scratch_directory("run") as directory:
             if inputs is not None:
@@ -389,6 +403,19 @@ class HostPlace:
             report = read_report(ProgramExit(THIS_MACHINE, code, done.stdout, done.stderr, hint))
             return read_run(options, report, directory, emulated=False)
 
+    def _run_plainly(self, options: RtvmOptions, inputs: Inputs, timeout: float) -> RtvmRun:
+        """Run the package once with TVM's wheel."""
+        if flags := options.own_flags:
+            raise MismatchError(
+                f"{flags}: the runner's, and no bundle for host was built here",
+                remedy="adt build-target --for host, or leave that away",
+            )
+        if inputs is None:
+            entry = self.package.manifest.entry(options.entry)
+            inputs = random_inputs(entry.inputs, options.seed, options.fill_mode)
+        (outputs,) = run_packages([HostRun(self.package.path, inputs, options.entry)], timeout=timeout)
+        return RtvmRun(outputs, {}, emulated=False)
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -396,7 +423,8 @@ class Opened:
 
     place: Place
     package: ModelPackage
-    bundle: TargetBundle
+    bundle: TargetBundle | None
+    """None: TVM's wheel runs it."""
 
     def run(self, options: RtvmOptions, inputs: Inputs, *, timeout: Seconds) -> RtvmRun:
         """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""

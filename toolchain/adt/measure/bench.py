@@ -181,6 +181,7 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
 
 
 def subject_of(opened: Opened) -> Subject:
+    assert opened.bundle is not None  # TVM's wheel has no clock around its runs
     facts, bundle = opened.package.manifest, opened.bundle.manifest
     return Subject(
         package=facts.name,

@@ -364,8 +364,13 @@ def runs_here(package: ModelPackage, request: Request) -> bool:
     return request.named("serial") is None and package.manifest.target.for_this_machine
 
 
-def open_place(package: ModelPackage, request: Request, named: Path | None) -> Opened:
-    """Make *package* ready with the bundle *named* or the newest that fits: deploy it, or run it here."""
+def open_place(package: ModelPackage, request: Request, named: Path | None, measures: bool = True) -> Opened:
+    """Make *package* ready with the bundle *named* or the newest that fits: deploy it, or run it here.
+
+    Who *measures* nothing needs no bundle for this machine: while there is none, TVM's wheel runs it.
+    """
+    from adt.bundle.bundle import cached_bundles
+    from adt.bundle.platforms import platform_named
     from adt.device.place import DevicePlace, HostPlace, Opened
     from adt.package.compatibility import check_half, check_own_cpu
     from adt.package.host_run.opencl import opencl_device
@@ -374,7 +379,9 @@ def open_place(package: ModelPackage, request: Request, named: Path | None) -> O
 
     if runs_here(package, request):
         check_own_cpu(package.manifest)
-        bundle = package_bundle(package, named)
+        wheel_aligns = package.manifest.alignment <= platform_named("host").alignment
+        needed = measures or named or not wheel_aligns or cached_bundles(("host",))
+        bundle = package_bundle(package, named) if needed else None
         if package.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(bundle, package), package, bundle)

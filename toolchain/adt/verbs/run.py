@@ -82,7 +82,7 @@ class RunResult:
     """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
     did not start."""
     report: dict[str, Any] | None
-    """Document of rtvm (docs/json.md); None over RPC."""
+    """Document of rtvm (docs/json.md); None over RPC and with TVM's wheel."""
 
 
 @takes(RunRequest)
@@ -114,15 +114,21 @@ def run(request: RunRequest) -> RunResult:
         run_count=request.run_count,
     )
     if request.via == RPC:
-        _check_rpc_options(options)
+        if flags := options.own_flags:  # TVM's server runs the model once
+            raise ConfigError(
+                f"{flags}: the runner's, which does not run over RPC",
+                remedy="Leave that away, or run with --via native.",
+            )
         return _run_remotely(package, request, entry, inputs, arrays)
     if request.key or request.tracker:
         raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
-    place = open_place(package, request, request.bundle).place
+    place = open_place(package, request, request.bundle, measures=False).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
     ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
-    return RunResult(ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report)
+    return RunResult(
+        ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report or None
+    )
 
 
 def _run_remotely(
@@ -162,22 +168,6 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
         raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")
     check_inputs(model, entry, {each.name: each.array for each in arrays})
     return arrays
-
-
-def _check_rpc_options(options: RtvmOptions) -> None:
-    """Refuse rtvm's options over RPC: there TVM's server runs the model once."""
-    from adt.device.place import RtvmOptions
-
-    plain = RtvmOptions(
-        entry=options.entry, device=options.device, seed=options.seed, fill_mode=options.fill_mode
-    )
-    names = [name for name in vars(plain) if getattr(options, name) != getattr(plain, name)]
-    if names:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-        raise ConfigError(
-            f"{flags}: the runner's, which does not run over RPC",
-            remedy="Leave that away, or run with --via native.",
-        )
 
 
 EXAMPLE = (

@@ -25,7 +25,9 @@ from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRES
 from adt.verbs.verify import failure, verification_lines, verify_at
 
 if TYPE_CHECKING:
+    from adt.bundle.bundle import TargetBundle
     from adt.device.device import Device
+    from adt.host.ndk import Ndk
     from adt.package.package import ModelPackage
     from adt.verbs.options import Arrays
     from adt.verbs.verify import VerifyResult
@@ -55,7 +57,7 @@ class UpRequest(Request):
     on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
 
 
-VIRTUAL_PLATFORM = "linux-aarch64"
+VIRTUAL_PLATFORM, HOST = "linux-aarch64", "host"
 
 
 @dataclass(frozen=True)
@@ -107,32 +109,31 @@ def up(request: UpRequest) -> UpResult:
     """Do all of it: build, compile, find or start a device, deploy, run there, verify.
 
     Without *serial* and with no device connected, a virtual device is started
-    and left running. Earlier bundles and packages are reused.
+    and left running. Earlier bundles and packages are reused. For ``host`` the
+    model runs on this machine; nothing is built for that.
 
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
     """
-    from adt.bundle.build import build_bundle
-    from adt.bundle.bundle import MANIFEST
-    from adt.bundle.plan import plan_build
     from adt.compiler.importers import model_store
     from adt.device.place import DevicePlace, Opened
     from adt.host.extras import require_tvm
-    from adt.verbs.deploy import deploy_to
+    from adt.verbs.deploy import deploy_to, open_place
     from adt.verbs.device import emulator_start, open_device
 
     require_tvm()
     from adt.compiler.compilation import CompileJob
     from adt.compiler.compile import cached_package
-    from adt.compiler.importers.importer import declared_inputs, import_model
+    from adt.compiler.importers.importer import declared_inputs
     from adt.compiler.importers.shapes import parse_shapes
     from adt.verbs.compile import tuned_job
 
     model, shapes = request.model, parse_shapes(request.shapes)
     # A faulty model fails here, not after a build.
     fixed = declared_inputs(model, shapes)
-    device = _connected_device(request)
-    platform = device.platform if device else VIRTUAL_PLATFORM
+    here = request.settings.build.platform == HOST and request.named("serial") is None
+    device = None if here else _connected_device(request)
+    platform = device.platform if device else HOST if here else VIRTUAL_PLATFORM
     settings = request.but(platform=request.platform or platform).settings
     if platform_named(settings.build.platform).name != platform:
         name = device.serial if device else "the virtual device"
@@ -150,44 +151,52 @@ def up(request: UpRequest) -> UpResult:
         request.on_step(steps[-1])
         began = time.monotonic()
 
-    build_plan = plan_build(settings)
-    tree = build_plan.source
-    finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
-    if not (build_plan.bundle_dir / MANIFEST).is_file():
-        imported = import_model(model, shapes)
-        inputs, outputs = len(imported.inputs), len(imported.outputs)
-        finish("import", f"{inputs} inputs, {outputs} outputs: TVM can import it")
-
-    built = build_bundle(build_plan, progress=request.progress)
-    note = "reused" if built.reused else f"compiled {built.compiled} translation units"
-    finish("build-target", f"{note}: {built.bundle.path.name}")
-
-    job = CompileJob(
-        model,
-        platform=platform_named(settings.build.platform),
-        settings=settings,
-        ndk=build_plan.ndk,
-        bundle=built.bundle,
-    )
+    ndk, bundle = (None, None) if here else _built(request, settings, finish)
+    job = CompileJob(model, platform_named(settings.build.platform), settings, ndk, bundle)
     package = cached_package(tuned_job(job))
     note = "reused" if package.cached else f"compiled {package.manifest.total} kernels"
     finish("compile", f"{note}: {package.path.name}")
 
-    if device is None:
-        started = emulator_start()
-        device = open_device(started.serial, request.settings.device.limit)
-        finish("emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed")
-
-    report = deploy_to(device, package, built.bundle).report
-    sent = f"sent {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
-    finish("deploy", f"{sent if report.sent_files else 'reused'}: {device.serial}")
-
-    ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
+    if bundle is None:
+        ready = open_place(package, request, None, measures=False)
+    else:
+        if device is None:
+            started = emulator_start()
+            device = open_device(started.serial, settings.device.limit)
+            note = f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed"
+            finish("emulator", note)
+        report = deploy_to(device, package, bundle).report
+        sent = f"sent {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
+        finish("deploy", f"{sent if report.sent_files else 'reused'}: {device.serial}")
+        ready = Opened(DevicePlace(device, report.deployment), package, bundle)
     sets = (request.inputs,) if request.inputs is not None else None
     find_model = partial(model_store.source_model, package)
     verified = verify_at(ready, settings, find_model, sets, trust=request.trust)
     finish("verify", "passed" if verified.verification.passed else "FAILED")
     return UpResult(plan, tuple(steps), package, verified)
+
+
+def _built(
+    request: UpRequest, settings: Settings, finish: Callable[[str, str], None]
+) -> tuple[Ndk | None, TargetBundle]:
+    """Build the bundle of *settings*, once the model is known to be one that TVM can import."""
+    from adt.bundle.build import build_bundle
+    from adt.bundle.bundle import MANIFEST
+    from adt.bundle.plan import plan_build
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.importers.shapes import parse_shapes
+
+    plan = plan_build(settings)
+    tree = plan.source
+    finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
+    if not (plan.bundle_dir / MANIFEST).is_file():
+        imported = import_model(request.model, parse_shapes(request.shapes))
+        inputs, outputs = len(imported.inputs), len(imported.outputs)
+        finish("import", f"{inputs} inputs, {outputs} outputs: TVM can import it")
+    built = build_bundle(plan, progress=request.progress)
+    note = "reused" if built.reused else f"compiled {built.compiled} translation units"
+    finish("build-target", f"{note}: {built.bundle.path.name}")
+    return plan.ndk, built.bundle
 
 
 def _up_plan(
@@ -197,6 +206,8 @@ def _up_plan(
 
     if device:
         reason = f"{device.serial} is connected and is {device.platform}"
+    elif settings.build.platform == HOST:
+        reason = "none: the model runs on this machine"
     else:
         reason = "no device is connected: a virtual device will be started and left running"
     limits = limits_for(settings.compile.precision, settings.verify)
@@ -229,7 +240,7 @@ def up_command(
     output: Annotated[Path | None, option("Write the outputs here, .npz.", "--output", "-o", default=None)],
     as_json: bool,
 ) -> Rendering:
-    """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
+    """Build, compile, deploy, run and verify a model; without a phone on a virtual device, or --for host."""
     on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
         result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
@@ -255,7 +266,8 @@ def _show_plan(plan: UpPlan) -> None:
     typer.echo(f"device      {plan.reason}")
     typer.echo(f"TVM source  {plan.tvm_source}")
     typer.echo(f"tolerance   {plan.max_abs:g} absolute, or {plan.max_rel:g} relative, to onnxruntime")
-    typer.echo("steps       source → build-target → compile → device → deploy → verify")
+    device_steps = "source → build-target → compile → device → deploy → verify"
+    typer.echo(f"steps       {'compile → verify' if plan.platform == HOST else device_steps}")
 
 
 def _show_step(step: Step) -> None:

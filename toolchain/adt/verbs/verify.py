@@ -168,7 +168,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
 
-    opened = open_place(load_package(request.package), request, request.bundle)
+    opened = open_place(load_package(request.package), request, request.bundle, measures=False)
     sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
     return verify_at(
         opened,

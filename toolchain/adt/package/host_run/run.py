@@ -27,7 +27,7 @@ from adt.numerics import Array
 from adt.package.compatibility import check_half, check_own_cpu
 from adt.package.files import LIBRARY, PARAMS
 from adt.package.host_run.opencl import HostOpenCl, opencl_device
-from adt.package.manifest import Entry, PackageManifest, check_inputs
+from adt.package.manifest import PackageManifest, check_inputs
 from adt.package.package import load_package
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
@@ -42,6 +42,7 @@ class HostRun:
 
     package: Path
     inputs: Mapping[str, Array]
+    entry: str = "main"
 
 
 def run_package(package: Path, inputs: Mapping[str, Array], *, timeout: float) -> dict[str, Array]:
@@ -59,7 +60,7 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         _check_machine(package.manifest)
     for run in runs:
         manifest = packages[run.package].manifest
-        check_inputs(manifest.name, manifest.entry(), run.inputs)
+        check_inputs(manifest.name, manifest.entry(run.entry), run.inputs)
     device, plugins = _opencl(packages.values())
     outputs = []
     with _Kept.lock:
@@ -68,12 +69,12 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         try:
             for run in runs:
                 manifest = packages[run.package].manifest
-                request = _request(run, manifest.entry(), manifest, device, plugins)
+                request = _request(run, manifest, device, plugins)
                 request["last"] = run is runs[-1]
                 answer = child.ask(request, max(end - time.monotonic(), 0))
                 if "error" in answer:
                     raise _failure(answer, manifest, device)
-                names = (spec.name for spec in manifest.entry().outputs)
+                names = (spec.name for spec in manifest.entry(run.entry).outputs)
                 outputs.append(dict(zip(names, answer["outputs"], strict=True)))
         except ChildFailed as failure:
             raise _ended(failure, manifest, device, timeout) from failure
@@ -136,8 +137,9 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
 
 
 def _request(
-    run: HostRun, entry: Entry, manifest: PackageManifest, device: HostOpenCl | None, plugins: Sequence[Path]
+    run: HostRun, manifest: PackageManifest, device: HostOpenCl | None, plugins: Sequence[Path]
 ) -> dict[str, Any]:
+    entry = manifest.entry(run.entry)
     return {
         "plugins": [str(plugin) for plugin in plugins],
         "opencl": {"platform": device.platform, "name": device.name} if device else {},
