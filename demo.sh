@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# What kind of file is this? A real model answers, on a virtual arm64 phone, verified against onnxruntime.
+# What kind of file is this? A real model answers, here and on a virtual arm64 phone, verified against onnxruntime.
 #
 #   ./demo.sh [FILE]
 #
-# Needs no phone and no NDK. The model is magika's, from its Python package; adt builds TVM's runtime and the
-# runner for arm64, starts a virtual device (an arm64 Linux behind real ADB, not Android), sends everything over
-# ADB, runs the model there and compares its outputs with onnxruntime's.
+# Needs no phone and no NDK. The model is magika's, from its Python package. A first answer comes from this machine,
+# with the runtime in TVM's wheel. Then adt builds TVM's runtime and the runner for arm64, starts a virtual device (an
+# arm64 Linux behind real ADB, not Android), sends everything over ADB, runs the model there and compares again.
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 file=$(realpath -- "${1:-$root/toolchain/adt/errors.py}")
-need_packages g++-aarch64-linux-gnu python3-venv qemu-user-static
+need_packages g++ g++-aarch64-linux-gnu python3-venv qemu-user-static
 install_adt "[demo]"
 
 python=$venv/bin/python
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap 'kill "${download:-}" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+"$venv/bin/adt" source >/dev/null 2>&1 & # for the build below, which says what is wrong if that fails
+download=$!
+# verified_answer OPTION...: run the model on the file where the options of `adt up` say.
+verified_answer() {
+  "$venv/bin/adt" up "$model" "$@" --input "$scratch/in.npz" --output "$scratch/out.npz"
+  "$python" "$root/examples/magika_file_type.py" answer "$file" "$scratch/out.npz"
+}
+
+say "on this machine first: nothing is built for that"
 model=$("$python" "$root/examples/magika_file_type.py" model)
 "$python" "$root/examples/magika_file_type.py" features "$file" "$scratch/in.npz"
-"$venv/bin/adt" up "$model" --input "$scratch/in.npz" --output "$scratch/out.npz"
-"$python" "$root/examples/magika_file_type.py" answer "$file" "$scratch/out.npz"
+verified_answer --for host
+say "a verified answer after $SECONDS s; now on a virtual arm64 phone, for which TVM's runtime is built"
+wait "$download" || true
+verified_answer
+say "a verified answer from arm64 after $SECONDS s"

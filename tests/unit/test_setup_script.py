@@ -51,6 +51,29 @@ def test_who_cannot_install_packages_is_told_of_all_with_a_command_that_works(tm
     assert "apt-get update && apt-get install first second" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("setting", "passed"),
+    [
+        ("global.constraint='/etc/c.txt'", "UV_CONSTRAINT=/etc/c.txt"),
+        (":env:.index-url='https://u:p@own/simple?a=b'", "UV_DEFAULT_INDEX=https://u:p@own/simple?a=b"),
+        ("global.timeout='60'", "UV_NATIVE_TLS=1"),
+        ("global.find-links='/a\\n/b'", ""),
+        ("install.no-binary=':all:'", ""),
+    ],
+)
+def test_uv_installs_only_where_it_can_do_as_pip_is_configured(
+    tmp_path: Path, setting: str, passed: str
+) -> None:
+    """Give uv the settings of pip's configuration, and leave it to pip where one has no equal."""
+    program(tmp_path / "bin/python", f'[ "$*" != "-m pip config list" ] || echo {quote(setting)}')
+    program(tmp_path / "bin/uv", "env; echo asked for $*")
+
+    done = setup(f"venv={quote(str(tmp_path))}; install_by_uv 'adt[demo]'", tmp_path)
+
+    assert (done.returncode == 0) == bool(passed) == ("adt[demo]" in done.stdout)
+    assert passed in done.stdout.splitlines() or not passed
+
+
 def test_what_is_compiled_of_python_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shown = setup(f"{quote(sys.executable)} -c 'import sys; print(sys.dont_write_bytecode)'", tmp_path).stdout
