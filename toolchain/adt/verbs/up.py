@@ -128,9 +128,8 @@ def up(request: UpRequest) -> UpResult:
     from adt.compiler.importers.shapes import parse_shapes
     from adt.verbs.compile import tuned_job
 
-    model, shapes = request.model, parse_shapes(request.shapes)
     # A faulty model fails here, not after a build.
-    fixed = declared_inputs(model, shapes)
+    fixed = declared_inputs(request.model, parse_shapes(request.shapes))
     here = request.settings.build.platform == HOST and request.named("serial") is None
     device = None if here else _connected_device(request)
     platform = device.platform if device else HOST if here else VIRTUAL_PLATFORM
@@ -141,7 +140,7 @@ def up(request: UpRequest) -> UpResult:
             f"{name} is {platform}, not {settings.build.platform}",
             remedy=f"Give --for {platform}, or choose another device with --serial.",
         )
-    request.on_plan(plan := _up_plan(model, fixed, settings, device))
+    request.on_plan(plan := _up_plan(request.model, fixed, settings, device))
     steps: list[Step] = []
     began = time.monotonic()
 
@@ -152,7 +151,7 @@ def up(request: UpRequest) -> UpResult:
         began = time.monotonic()
 
     ndk, bundle = (None, None) if here else _built(request, settings, finish)
-    job = CompileJob(model, platform_named(settings.build.platform), settings, ndk, bundle)
+    job = CompileJob(request.model, platform_named(settings.build.platform), settings, ndk, bundle)
     package = cached_package(tuned_job(job))
     note = "reused" if package.cached else f"compiled {package.manifest.total} kernels"
     finish("compile", f"{note}: {package.path.name}")
@@ -191,8 +190,8 @@ def _built(
     finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
     if not (plan.bundle_dir / MANIFEST).is_file():
         imported = import_model(request.model, parse_shapes(request.shapes))
-        inputs, outputs = len(imported.inputs), len(imported.outputs)
-        finish("import", f"{inputs} inputs, {outputs} outputs: TVM can import it")
+        kinds = f"{len(imported.inputs)} inputs, {len(imported.outputs)} outputs"
+        finish("import", f"{kinds}: TVM can import it")
     built = build_bundle(plan, progress=request.progress)
     note = "reused" if built.reused else f"compiled {built.compiled} translation units"
     finish("build-target", f"{note}: {built.bundle.path.name}")
