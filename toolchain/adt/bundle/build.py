@@ -422,9 +422,8 @@ def progress_of_ninja(
 
     def on_line(line: str) -> None:
         if (step := re.match(r"\[(\d+)/(\d+)\] (.*)", line)) and (done := int(step[1])):
-            steps = int(step[2])
-            left = (clock() - began) / done * (steps - done)
-            progress(f"{done} of {steps}, about {left:.0f} s left: {step[3]}")
+            left = (clock() - began) / done * (int(step[2]) - done)
+            progress(f"{done} of {step[2]}, about {left:.0f} s left: {step[3]}")
 
     return on_line
 

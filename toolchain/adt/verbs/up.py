@@ -190,8 +190,7 @@ def _built(
     finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
     if not (plan.bundle_dir / MANIFEST).is_file():
         imported = import_model(request.model, parse_shapes(request.shapes))
-        kinds = f"{len(imported.inputs)} inputs, {len(imported.outputs)} outputs"
-        finish("import", f"{kinds}: TVM can import it")
+        finish("import", f"{len(imported.inputs)} inputs, {len(imported.outputs)} outputs: TVM can import it")
     built = build_bundle(plan, progress=request.progress)
     note = "reused" if built.reused else f"compiled {built.compiled} translation units"
     finish("build-target", f"{note}: {built.bundle.path.name}")
