@@ -28,8 +28,10 @@ model=$("$python" "$root/examples/magika_file_type.py" model)
 "$python" "$root/examples/magika_file_type.py" features "$file" "$scratch/in.npz"
 verified_answer --for host
 say "a verified answer after $SECONDS s; now on a virtual arm64 phone, for which TVM's runtime is being built"
+device=$("$venv/bin/adt" emulator start) # named below: a phone may be connected, too
+read -r _ serial _ <<<"$device"
 tail -n +1 -f -s 0.5 --pid="$build" "$scratch/build.log" >&2
 wait "$build"
 build=
-verified_answer
+verified_answer --serial "$serial"
 say "a verified answer from arm64 after $SECONDS s"
