@@ -174,8 +174,8 @@ def test_libraries_for_small_pages_are_refused(place: Path, page: int, refused: 
 def test_an_unknown_android_plugin_is_refused(place: Path) -> None:
     done = generate("--agp", "10.0")
     assert done.exit_code == ConfigError.exit_code
-    assert "no versions are known for the Android Gradle plugin '10.0'" in done.stderr
-    assert "Choose one of: 9.4, 9.3" in done.stderr
+    assert "--agp: '10.0' is none of its values" in done.stderr
+    assert "Give one of 9.4, 9.3" in done.stderr
 
 
 def test_the_document(place: Path) -> None:

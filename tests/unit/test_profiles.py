@@ -312,11 +312,11 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"runs": 0}, "cannot profile 0 runs"),
-        ({"warmup_runs": -1}, "after -1"),
-        ({"via": "usb"}, "no way 'usb'"),
-        ({"peak_gflops": 0.0}, "--peak-gflops 0 is no speed"),
-        ({"peak_gbps": float("nan")}, "--peak-gbps nan"),
+        ({"runs": 0}, "--runs: 0 is not a number of at least 1"),
+        ({"warmup_runs": -1}, "--warmup-runs: -1"),
+        ({"via": "usb"}, "--via: 'usb'"),
+        ({"peak_gflops": 0.0}, "--peak-gflops: 0.0"),
+        ({"peak_gbps": float("nan")}, "--peak-gbps: nan"),
         ({"key": "android"}, "over RPC"),
         ({"via": "rpc", "threads": 2}, "over RPC"),
     ],

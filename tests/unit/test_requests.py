@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import adt
 from adt.cli.app import app
 from adt.cli.command import command
-from adt.errors import ConfigError
+from adt.errors import ConfigError, DiskError, InputError
 from adt.options.option import Option, Options, option, options_of
 from adt.options.request import Request, takes
-from adt.options.resolve import known_options
+from adt.options.resolve import known_options, load_settings
 from adt.options.sections import SECTIONS, VerifySettings
 from adt.verbs.arrays import PictureFlags
 from adt.verbs.compile import CompileRequest
@@ -69,6 +69,7 @@ OWN = {
     "report": {"html", "export", "imported", "fail_on_regression"},
 }
 """Options of the command line alone: the form and place of results, and the function that is called."""
+NUMBERS = ("Int", "Float")
 EVERYWHERE = {"as_json", "verbose", "help"}
 
 
@@ -314,3 +315,57 @@ def test_a_verb_of_one_refuses_what_is_of_several(
     with pytest.raises(ConfigError) as caught:
         verb(**several)
     assert remedy in caught.value.remedy
+
+
+def every_option() -> Iterator[tuple[str, Option, Any]]:
+    """Yield each option of each command, and the type that typer gives it."""
+    commands: list[tuple[str, Any]] = [("adt", typer.main.get_command(app))]
+    for name, parsed in commands:
+        commands += [(f"{name} {title}", child) for title, child in getattr(parsed, "commands", {}).items()]
+        types = {parameter.name: parameter.type for parameter in parsed.params}
+        for option_name, about in getattr(parsed, "options", {}).items():
+            yield f"{name} {option_name}", about, types[option_name]
+
+
+def test_each_number_has_a_range() -> None:
+    numbers = {name: about for name, about, kind in every_option() if type(kind).__name__.startswith(NUMBERS)}
+    assert len(numbers) > 60 and {name for name, about in numbers.items() if about.least is None} == set()
+    for about in numbers.values():
+        for wrong in (about.least - 1, float("nan"), float("inf"), *([about.most + 1] if about.most else [])):
+            with pytest.raises(ConfigError, match="is not a number"):
+                about.checked(wrong)
+
+
+@pytest.mark.parametrize(
+    ("verb", "key", "wrong"),
+    [
+        (adt.compile, "compile.opt_level", 9),
+        (adt.verify, "verify.max_abs", -1.0),
+        (adt.tune, "tune.trials", 0),
+        (adt.run, "verify.seed", -1),
+    ],
+)
+def test_a_range_holds_wherever_the_number_comes_from(verb: Any, key: str, wrong: float) -> None:
+    about, _ = known_options()[key]
+    with pytest.raises(ConfigError, match=f"{about.flag}: {wrong} is not a number"):
+        verb("none.onnx", **{about.name: wrong})
+    with pytest.raises(ConfigError, match=f"from {about.variable}"):
+        load_settings(environ={about.variable: str(wrong * 7 - 7)})
+
+
+OUTPUTS = {"--out", "--output", "--html", "--trace", "--times", "--export", "--metaschedule", "--into"}
+
+
+def test_each_output_is_checked_before_the_work(tmp_path: Path) -> None:
+    outputs = [about for _, about, _ in every_option() if about.flag in OUTPUTS]
+    assert len(outputs) > 20
+    (tmp_path / "file").touch()
+    for about in outputs:
+        for place in ("/proc/x.npz", f"{tmp_path}/file/x.npz"):
+            with pytest.raises((DiskError, InputError)):
+                about.checked([place] if about.name == "outputs" else place)
+
+
+def test_a_wrong_choice_is_seen_before_what_is_missing() -> None:
+    done = CliRunner().invoke(app, ["tune", "none.onnx", "--tuner", "foo"])
+    assert done.exit_code == ConfigError.exit_code and "--tuner: 'foo' is none of its values" in done.stderr

@@ -19,7 +19,7 @@ from adt.host.contained import contained_file, plain_name
 from adt.host.disk import disk_errors
 from adt.host.document import FLAT, in_document
 from adt.limits import MOST_ARRAY_BYTES
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 SCHEMA = "adt.target-bundle"
 SCHEMA_VERSION = 1

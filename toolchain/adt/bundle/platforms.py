@@ -6,7 +6,7 @@ import platform as host_platform
 from dataclasses import dataclass
 
 from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 BIG_PAGE = 16384
 """Bytes; pages of 64-bit devices with Android 15 and later, and of many arm64 servers."""

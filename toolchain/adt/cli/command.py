@@ -173,6 +173,7 @@ def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
     if about.key or default == ():
         default = None
     shown: dict[str, Any] = {"help": about.short, "metavar": about.metavar or None, "autocompletion": offers}
+    shown["callback"] = lambda value: about.checked(value)  # before any value is used
     if _is_argument(about):
         info = typer.Argument(**shown)
     else:

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adt.errors import (
@@ -134,6 +135,32 @@ def explain(error: Exception) -> DiskError | None:
     if number and places:  # what was written is gone already: the one with the least room
         return min(places, key=lambda place: _room(place.directory)).error(number, details=details)
     return None
+
+
+def check_output(place: str | Path, *, directory: bool = False) -> None:
+    """Raise DiskError unless a file, or a *directory*, can be written to *place*; for before the work."""
+    import tempfile
+
+    path = Path(place)
+    try:
+        nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+        if nearest == path.absolute() and nearest.is_dir() != directory:
+            kinds = ("a directory", "a file")
+            raise DiskError(
+                f"{path} is {kinds[directory]}, and {kinds[not directory]} is to be written",
+                remedy=f"Name another place than {path}.",
+            )
+        if nearest != path.absolute() or directory:
+            with tempfile.TemporaryFile(dir=nearest):
+                pass
+        elif not os.access(nearest, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        written = _Place(f"writing {path}", path, "", True, None)
+        raise written.error(error.errno or errno.EACCES, str(nearest)) from error
+
+
+check_directory = partial(check_output, directory=True)
 
 
 def output_error(error: OSError) -> DiskError | None:

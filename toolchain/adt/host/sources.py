@@ -92,10 +92,6 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
         return _own_tree(Path(settings.tvm_source), "given with --tvm-source or the tvm.source setting")
     if home := environ.get("TVM_HOME"):
         return _own_tree(Path(home), "TVM_HOME names it")
-    if settings.provider not in ("auto", "git", "registry"):
-        raise SourceError(
-            f"unknown TVM source provider {settings.provider!r}", remedy="Use auto, git or registry."
-        )
     tag = f"v{wheel_version()}"
     if settings.provider == "auto" and (cached := _cached(tag)):
         return cached

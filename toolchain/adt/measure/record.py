@@ -8,8 +8,9 @@ from datetime import datetime
 
 from adt.errors import ConfigError
 from adt.measure.conditions import Conditions, Energy, Sensors
-from adt.measure.statistics import FEWEST_ROUNDS, Drift, TimeSummary
-from adt.options.resolve import did_you_mean
+from adt.measure.statistics import Drift, TimeSummary
+from adt.options.option import did_you_mean
+from adt.options.sections import FEWEST_ROUNDS
 
 SCHEMA = "adt.bench-record"
 SCHEMA_VERSION = 1

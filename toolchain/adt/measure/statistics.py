@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from adt.options.sections import FEWEST_ROUNDS
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -31,8 +33,6 @@ DRIFT_NOISE = 4.0
 """Factor of the blocks' own noise below which a drift is none, either."""
 POINTS = 100
 RESAMPLES = 10_000
-FEWEST_ROUNDS = 6
-"""Below, not even the smallest and the largest of the rounds are 95 % apart."""
 SEED = 20_240_229
 """Seed of the bootstrap: the same times always give the same interval."""
 

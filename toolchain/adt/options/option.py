@@ -12,11 +12,13 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, overload
+
+from adt.errors import ConfigError
 
 if TYPE_CHECKING:
     Accepted = TypeVar("Accepted", contravariant=True)
@@ -59,6 +61,14 @@ OF_FIELD = object()
 """The command line takes the field's type."""
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?``, or nothing."""
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
 @dataclass(eq=False, slots=True)
 class Option:
     """Properties of one option besides its name and type."""
@@ -79,10 +89,13 @@ class Option:
     """Shown as the metavar, and offered by shell completion."""
     offers: str = ""
     """Kind of words that shell completion offers (:mod:`adt.cli.completions`)."""
+    check: Callable[[Any], object] | None = None
+    """Raises, before any work, what is wrong with a value: an output that cannot be written."""
     executes: bool | None = None
     """True if adt, or a device, runs code from the place that a setting names; False if it only reads there.
     None: it names no place. What a project's file has executed is shown first."""
     least: float | None = None
+    """Range of a number; every number has one."""
     most: float | None = None
     cli: Any = OF_FIELD
     """The type that the command line takes, where it is not the field's; None: Python alone has it."""
@@ -109,6 +122,27 @@ class Option:
     def variable(self) -> str:
         """The environment's name of the setting."""
         return "ADT_" + self.key.replace(".", "_").upper()
+
+    def checked(self, value: Any, name: str = "") -> Any:
+        """Return *value*, given as *name*; ConfigError if it is out of the range or none of the choices."""
+        name = name or (self.flag if self.kw_only or self.flags else self.name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            least, most = self.least or 0, self.most or sys.float_info.max
+            if not least <= value <= most:
+                bounds = f"from {least:.12g} to {most:.12g}" if self.most else f"of at least {least:.12g}"
+                raise ConfigError(
+                    f"{name}: {value} is not a number {bounds}", remedy=f"Give {name} a number {bounds}."
+                )
+        words = (value,) if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+        for word in map(str, words) if self.choices else ():
+            if word not in (*self.choices, self.default):
+                raise ConfigError(
+                    f"{name}: {word!r} is none of its values.{did_you_mean(word, self.choices)}",
+                    remedy=f"Give one of {', '.join(self.choices)}.",
+                )
+        if self.check and value is not None:
+            self.check(value)
+        return value
 
     def attach(self, name: str, section: str) -> None:
         """Make this the field *name* of a class; with a *section*, the setting of that name."""
@@ -147,6 +181,9 @@ class Options:
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         values = signature_of(type(self)).bind(*arguments, **keywords).arguments
+        for name, about in self._options.items():  # before any model is fetched
+            if not about.key:
+                about.checked(values.get(name))
         self.__dict__.update(self._complete({name: values.get(name) for name in self._options}))
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,13 +22,13 @@ class Request(Options):
     """Options of a verb; one that is not given gets its value as every setting does, or its default."""
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        flags = self._flags(arguments)
+        settings = self._settings(resolve_settings(flags)) if flags else {}  # before any file is looked at
         arguments = {
             name: about.complete(arguments[name], arguments) if about.complete else arguments[name]
             for name, about in self._options.items()
         }
-        values = super()._complete(arguments)
-        flags = self._flags(arguments)
-        return values | self._settings(resolve_settings(flags)) if flags else values
+        return super()._complete(arguments) | settings
 
     def _flags(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from typing import Any
 
 from adt.errors import ConfigError
 from adt.limits import read_text
-from adt.options.option import Option, options_of, types_of
+from adt.options.option import Option, did_you_mean, options_of, types_of
 from adt.options.sections import SECTIONS, Settings
 
 log = logging.getLogger("adt.settings")
@@ -192,14 +192,6 @@ def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
     return flat
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?``, or nothing."""
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
-
-
 def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
     known = sorted(known)
     return ConfigError(
@@ -221,6 +213,9 @@ def _typed(key: str, value: object, origin: str) -> object:
             f"{key} = {shown} (from {origin}) is not of type {getattr(kind, '__name__', kind)}",
             remedy=f"Give {key} a value of that type.",
         )
+    about = known_options()[key][0]
+    if origin == "flag" or converted != about.default:  # a file may spell what is not given
+        about.checked(converted, about.flag if origin == "flag" else f"{key} (from {origin})")
     return converted
 
 

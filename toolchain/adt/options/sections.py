@@ -13,6 +13,11 @@ from adt.errors import ConfigError
 from adt.limits import MOST_PORT
 from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
 
+FEWEST_ROUNDS = 6
+"""Below, not even the smallest and the largest of the rounds are 95 % apart."""
+MOST_DECIBELS = 1000.0
+MOST_SECONDS = 1e6
+"""Longest time limit; system calls count milliseconds in 31 bits."""
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
 
@@ -56,7 +61,11 @@ class BuildSettings(Options, section="build"):
         executes=True,
         metavar="DIR",
     )
-    api_level: Number = option("Lowest Android API level that the bundle runs on, at least 21.", default=28)
+    api_level: Number = option(
+        "Lowest Android API level that the bundle runs on, at least 21.",
+        default=28,
+        least=21,
+    )
     clml: Directory = option(
         "Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml`` "
         "preset, with the SDK that ADRENO_OPENCL or CLML_SDK names.",
@@ -76,6 +85,7 @@ class BuildSettings(Options, section="build"):
     alignment: Number = option(
         "Alignment in bytes of every tensor the runtime allocates; 0: the platform's own (32 on devices).",
         default=0,
+        least=0,
     )
     opencl: Flag = option(
         "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).", default=True
@@ -105,7 +115,13 @@ class BuildSettings(Options, section="build"):
         default="Release",
         choices=["Release", "MinSizeRel", "RelWithDebInfo", "Debug"],
     )
-    jobs: Number = option("Parallel compiler processes; 0: as Ninja decides.", "--jobs", "-j", default=0)
+    jobs: Number = option(
+        "Parallel compiler processes; 0: as Ninja decides.",
+        "--jobs",
+        "-j",
+        default=0,
+        least=0,
+    )
 
 
 class CompileSettings(Options, section="compile"):
@@ -127,7 +143,7 @@ class CompileSettings(Options, section="compile"):
         metavar="CPU,+FEATURE,…",
         offers="processor",
     )
-    opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
+    opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3, least=0, most=3)
     shapes: Texts = option(
         "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
         "--shape",
@@ -222,7 +238,8 @@ class DeviceSettings(Options, section="device"):
         "its end).",
         default=0.0,
         help="Seconds that each step on the device may take; else what it needs.",
-        least=0.0,
+        least=0,
+        most=MOST_SECONDS,
     )
 
     @property
@@ -279,12 +296,19 @@ class RpcSettings(Options, section="rpc"):
     key: Text = option(
         "What clients ask the tracker for; empty: ``android``, or the device's platform.", default=""
     )
-    tracker_port: Number = option("First port that the tracker tries.", default=9190)
-    tracker_port_end: Number = option("Last port that the tracker tries.", default=9199)
-    port: Number = option(
-        "First port that a server tries; it is the same on this machine and on the device.", default=9090
+    tracker_port: Number = option("First port that the tracker tries.", default=9190, least=1, most=MOST_PORT)
+    tracker_port_end: Number = option(
+        "Last port that the tracker tries.", default=9199, least=1, most=MOST_PORT
     )
-    port_end: Number = option("Last port that a server tries; each server needs one.", default=9189)
+    port: Number = option(
+        "First port that a server tries; it is the same on this machine and on the device.",
+        default=9090,
+        least=1,
+        most=MOST_PORT,
+    )
+    port_end: Number = option(
+        "Last port that a server tries; each server needs one.", default=9189, least=1, most=MOST_PORT
+    )
 
     @property
     def tracker_ports(self) -> PortRange:
@@ -302,7 +326,10 @@ FILL_MODES = ("random", "zeros", "ones", "arange")
 
 class VerifySettings(Options, section="verify"):
     seed: Number = option(
-        "Seed of the inputs that are made up when none are given.", default=0, help="Seed of made-up inputs."
+        "Seed of the inputs that are made up when none are given.",
+        default=0,
+        least=0,
+        help="Seed of made-up inputs.",
     )
     fill_mode: Text = option(
         "What made-up inputs hold: ``random`` values of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
@@ -310,27 +337,32 @@ class VerifySettings(Options, section="verify"):
         choices=FILL_MODES,
     )
     max_rel: Real = option(
-        "A larger one passes too if it is at most this times the reference's largest magnitude; negative: as "
-        "the package's precision allows.",
+        "A larger one passes too if it is at most this times the reference's largest magnitude; by default "
+        "as the package's precision allows.",
         default=-1.0,
+        least=0,
         help="… or relative to the largest magnitude.",
     )
     max_steps: Number = option(
-        "How far off an element of an integer output may be; negative: 1 of 8- and 16-bit types, which "
+        "How far off an element of an integer output may be; by default 1 of 8- and 16-bit types, which "
         "quantised models round otherwise, and 0 of wider ones. Of a float output that was quantised: "
-        "quanta; negative: 1.",
+        "quanta, by default 1.",
         default=-1,
+        least=0,
         help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1).",
     )
     max_abs: Real = option(
-        "Largest absolute difference to the reference that passes; negative: as the package's precision "
+        "Largest absolute difference to the reference that passes; by default as the package's precision "
         "allows.",
         default=-1.0,
+        least=0,
     )
     max_changed: Real = option(
         "Share of an integer or boolean output's elements that may be off by more: of nearly equal scores "
-        "either may be the largest; negative: 0.01.",
+        "either may be the largest; by default 0.01.",
         default=-1.0,
+        least=0,
+        most=1,
         help="Share of an integer output that may be off by more (0.01).",
         metavar="SHARE",
     )
@@ -352,12 +384,16 @@ class VerifySettings(Options, section="verify"):
         "With a model as the reference: the least signal-to-noise ratio of a float output in decibels, all "
         "inputs together.",
         default=10.0,
+        least=-MOST_DECIBELS,
+        most=MOST_DECIBELS,
         help="With a model as --reference: least SNR that passes (10).",
         metavar="DB",
     )
     min_top1: Real = option(
         "… and the share of rows whose best class has to be the same.",
         default=0.0,
+        least=0,
+        most=1,
         help="… and least share of the same best classes (0).",
         metavar="SHARE",
     )
@@ -371,6 +407,7 @@ class TuneSettings(Options, section="tune"):
         "--trials",
         "-n",
         default=1000,
+        least=1,
     )
     per_task: Flag = option(
         "Every kernel gets ``trials`` candidates, instead of more for those that promise more.",
@@ -381,6 +418,7 @@ class TuneSettings(Options, section="tune"):
     early_stopping: Number = option(
         "A kernel is done when so many candidates in a row made it no faster (1 %); 0: never.",
         default=0,
+        least=0,
         metavar="K",
     )
     tuner: Text = option(
@@ -394,19 +432,24 @@ class TuneSettings(Options, section="tune"):
         default="auto",
         choices=["auto", "xgb", "none"],
     )
-    number: Number = option("Calls of a kernel in one repeat, at least.", default=1)
+    number: Number = option("Calls of a kernel in one repeat, at least.", default=1, least=1)
     repeat: Number = option(
         "Repeats, of slow kernels fewer; the fastest of them counts.",
         default=10,
+        least=1,
         help="Repeats; the fastest counts.",
     )
-    min_repeat_ms: Number = option("A repeat takes at least so long: more calls are made.", default=10)
+    min_repeat_ms: Number = option(
+        "A repeat takes at least so long: more calls are made.", default=10, least=0
+    )
     timeout: Real = option(
         "Seconds for loading and timing one candidate; after that it counts as hung.",
         default=10.0,
+        least=0.001,
+        most=MOST_SECONDS,
         help="Seconds after which a candidate on a device counts as hung.",
     )
-    seed: Number = option("Seed of the search.", default=0)
+    seed: Number = option("Seed of the search.", default=0, least=0)
     builders: Text = option(
         "How many processes of this machine compile candidates, or the scheduler of a Dask cluster that does "
         "(``dask://HOST:PORT``); empty: as many as this machine has cores.",
@@ -414,7 +457,9 @@ class TuneSettings(Options, section="tune"):
         metavar="N|dask://HOST:PORT",
         executes=True,
     )
-    wait: Real = option("Seconds to wait for a device when none is there.", default=600.0)
+    wait: Real = option(
+        "Seconds to wait for a device when none is there.", default=600.0, least=0, most=MOST_SECONDS
+    )
 
 
 @dataclass(frozen=True)

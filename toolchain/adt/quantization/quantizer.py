@@ -34,7 +34,7 @@ from adt.errors import AdtError, ConfigError, ModelError
 from adt.host.disk import disk_errors
 from adt.limits import MOST_PROTOBUF
 from adt.numerics import Array
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 from adt.package.manifest import Entry, TensorSpec
 
 log = logging.getLogger("adt.quantize")

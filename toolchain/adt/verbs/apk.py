@@ -16,7 +16,7 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
-from adt.host.disk import scratch_directory, size_text
+from adt.host.disk import check_output, scratch_directory, size_text
 from adt.host.document import FLAT, OR_NULL, form, in_document
 from adt.options.option import (
     Directory,
@@ -66,7 +66,9 @@ class ApkRequest(Request):
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
     rpc_server: bool = option("Instead of packages: an app that is an RPC server.", default=False)
-    out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
+    out: MaybePath = option(
+        "The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE", check=check_output
+    )
     java_package: str | None = option(
         "The app's id; else com.example.MODEL_bench or .adt_rpc.",
         "--package",

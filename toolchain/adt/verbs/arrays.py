@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.host.disk import disk_errors
+from adt.host.disk import check_output, disk_errors
 from adt.host.document import aligned
 from adt.host.npz import npz_bytes
 from adt.numerics import Array
@@ -54,6 +54,7 @@ def check_outputs(targets: Sequence[str]) -> None:
             raise InputError(
                 f"there is no directory {path.parent}", remedy=f"mkdir -p {quote(str(path.parent))}"
             )
+        check_output(path if path.absolute().parent.is_dir() else Path(text))
 
 
 def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[Path, ...]:
@@ -158,7 +159,9 @@ class PictureFlags(Options):
     resample: str | None = option(
         "Default: bilinear.", default=None, choices=["nearest", "bilinear", "bicubic", "lanczos"]
     )
-    scale: float | None = option("Pixels are divided by it; default for floats: 255.", default=None)
+    scale: float | None = option(
+        "Pixels are divided by it; default for floats: 255.", default=None, least=1e-6
+    )
     value_range: str | None = option(
         "Instead: what 0 and 255 become.", "--range", default=None, metavar="LOW,HIGH"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, VerifyFailed
+from adt.host.disk import check_output
 from adt.host.document import FLAT, HIDDEN, form, in_document
 from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
 from adt.options.request import Request, takes
@@ -348,9 +349,12 @@ def bench_command(
         tuple[Path, Path] | None,
         option("Two packages instead, in turns: which is faster?", default=None, metavar="A B"),
     ],
-    rounds: Annotated[int | None, option("Rounds of --ab, each A B B A.", default=None)],
+    rounds: Annotated[int | None, option(shared.ROUNDS, help="Rounds of --ab, each A B B A.")],
     times: Annotated[
-        Path | None, option("Write each run's time and start here, .npz.", default=None, metavar="FILE")
+        Path | None,
+        option(
+            "Write each run's time and start here, .npz.", default=None, metavar="FILE", check=check_output
+        ),
     ],
 ) -> Rendering:
     """Measure how fast a package runs; on anything emulated, whether it is right."""

@@ -18,6 +18,7 @@ from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import ConfigError
 from adt.host.directories import resource
+from adt.host.disk import check_directory
 from adt.host.document import document_of
 from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, option, options_of
 from adt.options.request import Request, resolve_settings, takes
@@ -54,7 +55,7 @@ class BuildRequest(Request):
     jobs: Number = BuildSettings.jobs
     tvm_source: Directory = TvmSettings.tvm_source
     progress: Callable[[str], None] = PROGRESS
-    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None)
+    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None, check=check_directory)
     out_layout: str = option(
         "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
         "--layout",
@@ -341,7 +342,9 @@ def config() -> Rendering:
 @command("adt init --for linux-aarch64", json=False)
 def init(
     platform: Annotated[str | None, BuildSettings.platform],
-    directory: Annotated[Path, option("Where adt.toml goes.", default=Path(), kw_only=False)],
+    directory: Annotated[
+        Path, option("Where adt.toml goes.", default=Path(), kw_only=False, check=check_directory)
+    ],
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
     typer.echo(f"wrote {write_initial(directory, platform)}")

@@ -13,6 +13,7 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
 from adt.errors import ConfigError, MismatchError
+from adt.host.disk import check_output
 from adt.host.document import aligned
 from adt.host.isolated import begin
 from adt.options.option import (
@@ -32,7 +33,7 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
 from adt.verbs.default_platform import with_platform
-from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST
+from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST, package_place
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -76,6 +77,7 @@ class CompileRequest(Request):
         "--out",
         "-o",
         default=None,
+        check=package_place,
     )
     accuracy_inputs: Paths = option(
         "One sample to compare half precision on, instead of random inputs; repeatable.",
@@ -120,7 +122,9 @@ class KernelRequest(Request):
     name: str = python(
         "What a single function is called; empty: as it calls itself, else ``main``.", default=""
     )
-    out: MaybePath = python("The library; by default ``<name>-<platform>.so`` here.", default=None)
+    out: MaybePath = python(
+        "The library; by default ``<name>-<platform>.so`` here.", default=None, check=check_output
+    )
 
 
 log = logging.getLogger("adt.compile")

@@ -14,6 +14,7 @@ import typer
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
+from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
 from adt.options.option import PathTo, Text, option
 from adt.options.request import Request, takes
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 
-INTO = option("The database to add to; it may be new.", metavar="DB")
+INTO = option("The database to add to; it may be new.", metavar="DB", check=check_directory)
 KEEP_FASTEST = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
 OF_DEVICE = option("Only records of devices so named; a part is enough.", default="")
 OF_DRIVER = option("Only of drivers so named; a part is enough.", default="")
@@ -64,6 +65,7 @@ class DbExportRequest(Request):
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
         help="Where to write MetaSchedule's two JSON files.",
         metavar="DIR",
+        check=check_directory,
     )
     failures: bool = option("Failed candidates, too.", default=False)
 
@@ -77,7 +79,7 @@ class DbPublishRequest(Request):
     driver: str = OF_DRIVER
     target: str = OF_TARGET
     tvm: str = OF_TVM
-    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False)
+    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
 
 
 class DbImportRequest(Request):
@@ -398,7 +400,7 @@ def publish_command(request: DbPublishRequest) -> Rendering:
 @command("adt db fetch adreno650.tar.gz -o tuning", group=db)
 def fetch_command(
     source: Annotated[str, option("A published file: its path, or its address.", kw_only=False)],
-    out: Annotated[Path, option("The database to add to.", "--out", "-o", metavar="DB")],
+    out: Annotated[Path, option(INTO, flags=("--out", "-o"))],
     sha256: Annotated[str, option("Of the file; an address needs it.", default="")],
 ) -> Rendering:
     """Add what others published; nothing of a file that is not what it should be is used."""

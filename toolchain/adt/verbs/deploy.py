@@ -400,7 +400,6 @@ def clean(request: CleanRequest) -> CleanReport:
     """
     from adt.device.deploy import workspace
 
-    _check_keep(request)
     return workspace.clean(_only_device(request), keep=request.keep, dry_run=request.dry_run)
 
 
@@ -409,18 +408,11 @@ def clean_many(request: CleanRequest) -> Outcomes[CleanReport]:
     """Call :func:`clean` for several devices at once."""
     from adt.device.deploy import workspace
 
-    _check_keep(request)
-
     def clean_device(device: Device, say: Say) -> CleanReport:
         say("cleaning")
         return workspace.clean(device, keep=request.keep, dry_run=request.dry_run)
 
     return _on_each(request, clean_device)
-
-
-def _check_keep(request: CleanRequest) -> None:
-    if request.keep < 0:
-        raise ConfigError(f"cannot keep {request.keep} deployments", remedy="Give 0 or more.")
 
 
 @command("adt deploy model-pkg --serial 127.0.0.1:5555")

@@ -17,6 +17,7 @@ from adt.cli.command import Rendering, command
 from adt.errors import DeviceNotReady
 from adt.host.disk import size_text
 from adt.host.document import aligned
+from adt.limits import MOST_PORT
 from adt.options.option import MaybePath, Text, Texts, option, values_of
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.sections import DeviceSettings
@@ -354,7 +355,9 @@ class EmulatorRequest(Request):
     """Request of :func:`adt.emulator_start`."""
 
     name: str = option(NAME, default="default", kw_only=False)
-    port: int | None = option("Its ADB port on 127.0.0.1; else a free one.", default=None)
+    port: int | None = option(
+        "Its ADB port on 127.0.0.1; else a free one.", default=None, least=1, most=MOST_PORT
+    )
     rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
     data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
     abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)

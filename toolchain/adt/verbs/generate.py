@@ -12,6 +12,7 @@ import typer
 from adt.bundle.bundle import load_bundle
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
+from adt.host.disk import check_directory
 from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
@@ -46,7 +47,7 @@ class GenerateRequest(Request):
     )
     bundles: Paths = BUNDLES
     allow_4k: bool = ALLOW_4K
-    out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR")
+    out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR", check=check_directory)
     java_package: str = option(
         "The code's package; its last part is the C++ namespace.", "--package", metavar="com.a.b"
     )
@@ -124,16 +125,6 @@ def generate(request: GenerateRequest) -> Generated:
     from adt.integrate.contents import check_large_pages
     from adt.integrate.project import project
 
-    if request.kind not in KINDS:
-        raise ConfigError(
-            f"nothing is generated as {request.kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}."
-        )
-    if request.agp not in VERSIONS:
-        raise ConfigError(
-            f"no versions are known for the Android Gradle plugin {request.agp!r}",
-            remedy=f"Choose one of: {', '.join(VERSIONS)}. "
-            "For another, change gradle/libs.versions.toml afterwards.",
-        )
     packages = tuple(load_package(path) for path in request.packages)
     described = project(
         packages,

@@ -13,6 +13,7 @@ import typer
 from adt.checkup.check import Area, Status, make_scope
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed
+from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned, document_of
 from adt.options.option import (
     Directory,
@@ -22,13 +23,13 @@ from adt.options.option import (
     Options,
     Real,
     Text,
+    did_you_mean,
     option,
     options_of,
     python,
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.resolve import did_you_mean
 from adt.options.sections import BuildSettings, DeviceSettings
 from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
 
@@ -59,7 +60,9 @@ class ElfRequest(Request):
         offers="platform",
     )
     api_level: int | None = option(
-        "Android API level to judge at; else the bundle's, else each file's own.", default=None
+        "Android API level to judge at; else the bundle's, else each file's own.",
+        default=None,
+        least=1,
     )
 
 
@@ -91,9 +94,6 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     """
     from adt.checkup.diagnosis import diagnose
 
-    for area in request.areas:
-        if area not in list(Area):
-            raise ConfigError(f"the doctor has no area {area!r}", remedy=f"Choose of: {', '.join(Area)}.")
     flags = {
         about.key: getattr(request, name) or None
         for name, about in options_of(DoctorRequest).items()
@@ -208,7 +208,9 @@ class InspectFlags(Options):
     params: bool = option("Name, shape, size and range of each one.", default=False)
     textures: bool = option("What is in textures, what is not, and why.", default=False)
     diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
-    html: MaybePath = option("Write a page for the browser.", default=None, metavar="FILE")
+    html: MaybePath = option(
+        "Write a page for the browser.", default=None, metavar="FILE", check=check_output
+    )
     kernel: str | None = option("Only this kernel, with --opencl, --cuda.", default=None, metavar="NAME")
     profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
     out: MaybePath = option(
@@ -217,6 +219,7 @@ class InspectFlags(Options):
         "-o",
         default=None,
         metavar="DIR",
+        check=check_directory,
     )
 
 

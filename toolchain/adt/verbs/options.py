@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ConfigError
+from adt.host.disk import check_output
 from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import option, python
+from adt.options.sections import FEWEST_ROUNDS, MOST_SECONDS
 
 if TYPE_CHECKING:
     from adt.numerics import Array
@@ -73,6 +75,12 @@ def load_npz(path: Path) -> Arrays:
     from adt.host.npz import named_arrays
 
     return named_arrays(path)
+
+
+def package_place(out: Path | str) -> None:
+    """Raise DiskError unless a package, a directory or .tar, can be written to *out*."""
+    out = Path(out)
+    check_output(out, directory=out.is_dir() or out.suffix != ".tar")
 
 
 PROGRESS = python("Called with a build's state, and with an empty text at its end.", default=quiet)
@@ -147,10 +155,12 @@ PROTOCOL = option(
     default="default",
     choices=["default", "quick", "mlperf"],
 )
-RUNS = option("Timed runs, at least …", default=None)
-SECONDS = option("… and for at least so long.", default=None)
-WARMUP_RUNS = option("Runs before them, at least …", default=None)
-WARMUP_MS = option("… and for at least so many milliseconds.", default=None)
+RUNS = option("Timed runs, at least …", default=None, least=1)
+SECONDS = option("… and for at least so long.", default=None, least=0, most=MOST_SECONDS)
+WARMUP_RUNS = option("Runs before them, at least …", default=None, least=0)
+WARMUP_MS = option(
+    "… and for at least so many milliseconds.", default=None, least=0, most=MOST_SECONDS * 1000
+)
 END_TO_END = option("Time copying inputs in and outputs out, too.", default=False)
 COOL_DOWN = option(
     "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
@@ -158,6 +168,11 @@ COOL_DOWN = option(
 RECORD = option("Keep the result for `adt report`.", default=True)
 LABEL = option("Kept with the result.", default="")
 VERIFY = option("Compare the outputs with the reference first.", default=True)
-ROUNDS = option("Rounds of --ab, each A B B A.", default=None, help="Rounds, each A B B A.")
+ROUNDS = option(
+    "Rounds of --ab, each A B B A.",
+    default=None,
+    help="Rounds, each A B B A.",
+    least=FEWEST_ROUNDS,
+)
 
 ELF_BUNDLE = option("The bundle that will be on the device too.", default=None, metavar="DIR")

@@ -12,12 +12,12 @@ import typer
 from adt.cli.app import app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
-from adt.host.disk import scratch_directory
+from adt.host.disk import check_directory, scratch_directory
 from adt.host.document import FLAT, in_document
 from adt.options.option import option
 from adt.options.request import resolve_settings
 from adt.options.sections import BuildSettings
-from adt.verbs.options import ELF_BUNDLE, PACKAGE
+from adt.verbs.options import ELF_BUNDLE, PACKAGE, package_place
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -141,7 +141,9 @@ def _lines(result: PackageVerification) -> Iterator[str]:
 @command("adt package split-params model-pkg -o parts", group=package, name="split-params")
 def split_params_command(
     package: Annotated[Path, PACKAGE],
-    out: Annotated[Path, option("Directory for code/ and params/.", "--out", "-o", kw_only=False)],
+    out: Annotated[
+        Path, option("Directory for code/ and params/.", "--out", "-o", kw_only=False, check=check_directory)
+    ],
 ) -> Rendering:
     """Write the code and the parameters of a package apart, for an app's asset pack."""
     parts = package_split_params(package, out)
@@ -160,7 +162,7 @@ def split_params_command(
 def merge_command(
     code: Annotated[Path, option("The part with mod.json and mod.so.", kw_only=False)],
     params: Annotated[Path, option("mod.params, or the directory that it is in.", kw_only=False)],
-    out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o")],
+    out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o", check=package_place)],
 ) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""
     merged = package_merge(code, params, out=out)

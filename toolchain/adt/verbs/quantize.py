@@ -12,12 +12,12 @@ from typing import Any
 from adt.cli.command import Rendering, command
 from adt.compiler.importers.shapes import parse_shapes
 from adt.errors import ConfigError, ModelError
-from adt.host.disk import disk_errors, library_files, scratch_directory, size_text
+from adt.host.disk import check_output, disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import aligned, in_document
 from adt.host.isolated import isolated
 from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
 from adt.options.request import Request, takes
-from adt.options.sections import CompileSettings
+from adt.options.sections import MOST_DECIBELS, CompileSettings
 from adt.package.inputs.pictures import PictureOptions
 from adt.quantization.accuracy import LayerCost, OutputAccuracy
 from adt.verbs.arrays import PictureFlags, picture_options
@@ -32,7 +32,7 @@ class QuantizeRequest(Request):
     model: PathTo = option(MODEL, kw_only=False, complete=partial(model_file, runs=False))
     params: Mapping[str, Any] | None = PARAMS
     shapes: Texts = CompileSettings.shapes
-    out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
+    out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE", check=check_output)
     calibrate: Files = option(
         "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
         "``random:N``, N made-up ones, for a trial.",
@@ -58,6 +58,8 @@ class QuantizeRequest(Request):
         "Keep the layers in float that cost most, until each output has this SNR.",
         default=None,
         metavar="DB",
+        least=0,
+        most=MOST_DECIBELS,
     )
     target_top1: float | None = option(
         "… or until this share of held-back samples has the same best class.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
+from adt.host.disk import check_output
 from adt.host.document import document_of
 from adt.options.option import option
 from adt.options.request import Request, takes
@@ -25,7 +26,9 @@ class ReportRequest(Request):
     since: str = option("A date (2026-01-31) or an age (7d, 12h).", default="")
     label: str = option("The label; * and ? stand for others.", default="")
     threshold: float = option(
-        "Percent that a result must be worse by, and by more than the runs' own noise.", default=5.0
+        "Percent that a result must be worse by, and by more than the runs' own noise.",
+        default=5.0,
+        least=0.001,
     )
     against: str = option(
         "best: the fastest earlier result; previous: the one before.",
@@ -100,10 +103,14 @@ def report_import(path: AnyPath) -> int:
 @command("adt report --since 30d --fail-on-regression", name="report")
 def report_command(
     request: ReportRequest,
-    html: Annotated[Path | None, option("Write a page with time lines.", default=None, metavar="FILE")],
+    html: Annotated[
+        Path | None, option("Write a page with time lines.", default=None, metavar="FILE", check=check_output)
+    ],
     export: Annotated[
         Path | None,
-        option("Write these records to one file, for --import.", default=None, metavar="FILE"),
+        option(
+            "Write these records to one file, for --import.", default=None, metavar="FILE", check=check_output
+        ),
     ],
     imported: Annotated[
         Path | None,

@@ -12,7 +12,7 @@ from adt.errors import ConfigError, InputError
 from adt.host.document import aligned, document_of, form
 from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
-from adt.options.sections import DeviceSettings, VerifySettings
+from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
 from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_options, save_outputs, table
 from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
 
@@ -98,8 +98,6 @@ def run(request: RunRequest) -> RunResult:
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
 
-    if request.via not in VIA:
-        raise ConfigError(f"cannot run via {request.via!r}", remedy=f"Use {' or '.join(VIA)}.")
     package = load_package(request.package)
     entry = package.manifest.entry(request.entry)
     inputs = _inputs(package.manifest.name, entry, request)
@@ -181,7 +179,9 @@ def run_command(
     pictures: PictureFlags,
     threads: Annotated[int | None, THREADS],
     affinity: Annotated[str, AFFINITY],
-    warmup_ms: Annotated[float, option("… and for at least so many milliseconds.", default=0.0, least=0)],
+    warmup_ms: Annotated[
+        float, option("… and for at least so many milliseconds.", default=0.0, least=0, most=MOST_SECONDS)
+    ],
     zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie.", default=False)],
     pre_compiled: Annotated[
         str, option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
@@ -195,6 +195,7 @@ def run_command(
             "-o",
             default=(),
             metavar="[NAME=]FILE",
+            check=check_outputs,
         ),
     ],
     labels: Annotated[
@@ -219,7 +220,6 @@ def run_command(
     from adt.package.classes import TOP, rank, read_labels
 
     names = read_labels(labels) if labels else ()
-    check_outputs(outputs or ())
     options = RtvmOptions(
         threads=threads,
         affinity=affinity,

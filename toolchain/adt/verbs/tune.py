@@ -182,19 +182,6 @@ def _device_kind(text: str) -> tuple[str, str] | None:
 
 def _check_settings(settings: TuneSettings) -> TuneSettings:
     """Return *settings*, or refuse them."""
-    least = {"trials": 0, "early_stopping": 0, "number": 1, "repeat": 1, "min_repeat_ms": 0}
-    for name, lowest in least.items():
-        if getattr(settings, name) < lowest:
-            raise ConfigError(
-                f"tune.{name} = {getattr(settings, name)} is less than {lowest}",
-                remedy=f"Give --{name.replace('_', '-')} {lowest} or more.",
-            )
-    for name in ("timeout", "wait"):
-        if not 0 < getattr(settings, name) < float("inf"):
-            raise ConfigError(
-                f"tune.{name} = {getattr(settings, name)} is no time to wait",
-                remedy=f"Give --{name} a number of seconds.",
-            )
     return settings
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from adt.host.disk import check_directory
 from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option, python
 from adt.options.request import Request
 from adt.options.sections import BuildSettings, CompileSettings, TuneSettings
@@ -52,6 +53,7 @@ class TuneRequest(Request):
     db: MaybePath = option(
         "Directory of the records, made when absent; else compile.db of the settings.",
         default=None,
+        check=check_directory,
         metavar="DIR",
     )
     serials: Texts = option(

@@ -16,6 +16,7 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import MismatchError
+from adt.host.disk import check_output
 from adt.host.document import form, in_document
 from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, option, python
 from adt.options.request import Request, takes
@@ -235,7 +236,10 @@ def _connected_device(request: UpRequest) -> Device | None:
 @command("adt up model.onnx --shape input:1,3,224,224")
 def up_command(
     request: UpRequest,
-    output: Annotated[Path | None, option("Write the outputs here, .npz.", "--output", "-o", default=None)],
+    output: Annotated[
+        Path | None,
+        option("Write the outputs here, .npz.", "--output", "-o", default=None, check=check_output),
+    ],
     as_json: bool,
 ) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone on a virtual device, or --for host."""

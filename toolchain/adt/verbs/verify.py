@@ -71,6 +71,7 @@ class VerifyRequest(Request):
         "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
         default=1,
         metavar="N",
+        least=1,
     )
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,10 +206,10 @@ def verify_at(
     manifest = opened.package.manifest
     entry = manifest.entry()
     first, fill = resolved.verify.seed, resolved.verify.fill_mode
-    if seeds < 1 or (seeds > 1 and fill != "random") or (inputs is not None and (seeds > 1 or not inputs)):
+    if (seeds > 1 and fill != "random") or (inputs is not None and (seeds > 1 or not inputs)):
         raise ConfigError(
             f"{seeds} sets of made-up inputs ({fill}) and {len(inputs or ())} sets of the caller's",
-            remedy="Give --seeds N (at least 1, of random inputs), or --input once or several times.",
+            remedy="Give --seeds N (of random inputs), or --input once or several times.",
         )
     sets = (
         [(f"input {number}", taken_inputs(entry, arrays)) for number, arrays in enumerate(inputs, start=1)]

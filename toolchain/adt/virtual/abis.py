@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 
 from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 
 @dataclass(frozen=True)

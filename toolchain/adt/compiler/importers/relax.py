@@ -32,7 +32,7 @@ from adt.host.disk import scratch_directory
 from adt.host.extras import require_tvm
 from adt.host.npz import DamagedNpz, npz_bytes, read_npz
 from adt.numerics import Array
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 from adt.package.manifest import SourceModel, TensorSpec
 
 MODULE = "relax"  # name of the module's text in the file, an .npz; parameters have their numbers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adt.errors import ModelError
 from adt.limits import MOST_ELEMENTS
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 Shape = tuple[int, ...]
 DeclaredShape = tuple[int | str, ...]

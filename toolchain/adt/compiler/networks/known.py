@@ -16,7 +16,7 @@ from pathlib import Path
 from adt.compiler.networks.builder import Network
 from adt.errors import ModelError
 from adt.host import cache
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 log = logging.getLogger("adt")
 

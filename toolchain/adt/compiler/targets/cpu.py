@@ -11,7 +11,7 @@ from adt.bundle.platforms import Platform
 from adt.compiler.targets import llvm
 from adt.compiler.targets.socs import LLVM_NAMES, SOCS, Soc, soc_named
 from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 log = logging.getLogger("adt.compile")
 

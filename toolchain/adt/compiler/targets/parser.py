@@ -16,7 +16,7 @@ from typing import Any
 from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
 from adt.errors import ConfigError
 from adt.limits import parse_json
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 NAMES = {
     "cpu": "the platform's processor",

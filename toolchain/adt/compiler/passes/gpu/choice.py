@@ -17,7 +17,7 @@ from adt.compiler.passes.layout.signature import Signature
 from adt.compiler.passes.layout.walk import Choice, Moves
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 from adt.package.reports import LANES
 
 CHOICES = ("auto", "always", "never")

@@ -23,7 +23,7 @@ from adt.compiler.targets.llvm import host_target
 from adt.errors import InputError
 from adt.host.npz import named_arrays
 from adt.numerics import Array, cosine, gaps
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 from adt.package.inputs.random import random_inputs
 from adt.package.manifest import TensorSpec
 from adt.package.reports import Accuracy, OutputAccuracy, Overflow, far_off

@@ -22,7 +22,7 @@ from tvm.ir import Op
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import bindings_of, static_shape
 from adt.errors import ConfigError
-from adt.options.resolve import did_you_mean
+from adt.options.option import did_you_mean
 
 log = logging.getLogger("adt.compile")
 
