@@ -111,7 +111,7 @@ def test_weights_alone(tmp_path: Path) -> None:
     assert (facts["weights_only"], facts["held_back"]) == ("int4", 5) and facts["outputs"][0]["snr_db"] > 8
     assert (tmp_path / "again.onnx").read_bytes() == out.read_bytes()
     done = adt(*words, "--per-channel", "-o", out)
-    assert done.returncode == ConfigError.exit_code and "--per-channel is of no effect" in done.stderr
+    assert done.returncode == ConfigError.exit_code and "--per-channel cannot be given" in done.stderr
 
     package = api.compile(out, out=tmp_path / "pkg", platform="host", check=False).path
     assert (package / "mod.params").stat().st_size < 0.3 * (tmp_path / "bert.onnx").stat().st_size

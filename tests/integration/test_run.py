@@ -204,7 +204,7 @@ def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> Non
         (arm / "mod.json").write_text(json.dumps(facts))
         with pytest.raises(MismatchError, match="compiled for linux-aarch64"):
             adt.run(arm, via="rpc", key="runs")
-        with pytest.raises(ConfigError, match="a tracker chooses"):
+        with pytest.raises(ConfigError, match="chooses the device"):
             adt.run(site / "host", via="rpc", key="runs", serial=device.serial)
     finally:
         adt.rpc_stop(everything=True)

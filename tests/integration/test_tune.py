@@ -223,7 +223,7 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
         ({"db": None}, ConfigError, "no directory for the records"),
         ({"trials": -1}, ConfigError, "tune.trials = -1"),
         ({"timeout": 0.0}, ConfigError, "no time to wait"),
-        ({"key": "k", "serials": ["s"]}, ConfigError, "a tracker gives the devices"),
+        ({"key": "k", "serials": ["s"]}, ConfigError, "a tracker chooses the devices"),
         ({"tuner": "guess"}, ConfigError, "guess"),
         ({"cost_model": "crystal"}, ConfigError, "crystal"),
         ({"builders": "some"}, ConfigError, "some"),

@@ -226,9 +226,12 @@ def test_several_sets_of_inputs(packages: dict[str, Path], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--layers", "--seeds", "2"), "--seeds with --layers"),
-        (("--layers", "--reference", "host", "--max-abs", "1"), "--max-abs and --reference with --layers"),
-        (("--calls", "1:2"), "--calls without --layers"),
+        (("--layers", "--seeds", "2"), "--seeds cannot be given together with --layers"),
+        (
+            ("--layers", "--reference", "host", "--max-abs", "1"),
+            "--max-abs and --reference cannot be given together",
+        ),
+        (("--calls", "1:2"), "--calls can be given only with --layers"),
         (("--layers", "--calls", "2:1"), "--calls '2:1'"),
         (("--seeds", "0"), "0 sets of made-up inputs"),
     ],

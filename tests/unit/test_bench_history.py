@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import adt
 from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
@@ -265,7 +266,7 @@ def test_wrong_outputs_and_emulated_devices_have_no_speed_to_compare() -> None:
 )
 def test_what_a_report_cannot_do(threshold: float, against: str) -> None:
     with pytest.raises(ConfigError):
-        history.report([], threshold=threshold, against=against)
+        adt.report(threshold=threshold, against=against)
 
 
 def test_the_page_about_it_names_what_there_is() -> None:

@@ -151,6 +151,11 @@ def test_a_model_for_two_platforms_is_one_class(tmp_path: Path) -> None:
     assert (found.name, found.java_path) == ("vision", "com/example/vision")
 
 
+def test_a_model_of_the_usual_name_keeps_it(tmp_path: Path) -> None:
+    found = made(tmp_path, {"model": ONE})
+    assert [(model.api.cls, model.api.stem) for model in found.models] == [("Model", "model")]
+
+
 def test_classes_files_targets_and_libraries_differ(tmp_path: Path) -> None:
     """Keep apart the library x_model of ``x`` and the target of the model x_model."""
     texts = ["x", "x_model", "X model model", "vision", "Detector", "detector", "AdtException", "R", "main"]

@@ -13,11 +13,14 @@ import jsonschema
 import pytest
 
 import adt
-from adt.errors import PackageError
+from adt.bundle.bundle import load_bundle
+from adt.compiler.importers.formats import format_of
+from adt.errors import ModelError, PackageError
 from adt.host import cache
 from adt.host.directories import resource
 from adt.package import files
 from adt.package.files import INSPECT, MANIFEST
+from adt.package.integrity import examine
 from adt.package.package import load_package, merge_params, split_params, write_package
 from support.standins.artefacts import make_package
 
@@ -181,6 +184,28 @@ def test_split_and_merge(package: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "merged") == contents(package)
 
 
+def test_what_is_no_package_is_named(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "empty").mkdir()
+    for name, said, remedy in (
+        ("model.onnx", "is a model, not a package", f"adt compile {tmp_path}/model.onnx -o model-pkg"),
+        ("notes.txt", "is a file of something else, not a package", "adt compile MODEL"),
+        ("empty", "is a directory of something else, not a package", "adt compile MODEL"),
+        ("nope-pkg", f"there is no package {tmp_path}/nope-pkg", f"adt compile MODEL -o {tmp_path}/nope-pkg"),
+        ("x.tar", f"there is no package {tmp_path}/x.tar", "adt compile MODEL"),
+    ):
+        for opens in (load_package, examine, lambda path: merge_params(path, path, tmp_path / "merged")):
+            with pytest.raises(PackageError, match=said) as caught:
+                opens(tmp_path / name)
+            assert remedy in caught.value.remedy
+    with pytest.raises(ModelError, match="is a package, not a model") as model:
+        format_of(package)
+    assert f"adt run {package}" in model.value.remedy
+    with pytest.raises(PackageError, match="is a package, not a bundle"):
+        load_bundle(package)
+
+
 def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
     split = split_params(load_package(package), tmp_path / "parts")
     (tmp_path / "other").mkdir()
@@ -189,7 +214,7 @@ def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
         merge_params(split.code, tmp_path / "other", tmp_path / "merged")
     with pytest.raises(PackageError, match="no parameter file"):
         merge_params(split.code, tmp_path / "absent", tmp_path / "merged")
-    with pytest.raises(PackageError, match=r"does not exist"):
+    with pytest.raises(PackageError, match=r"no package|not a package"):
         merge_params(split.params, split.params, tmp_path / "merged")
 
 

@@ -317,8 +317,8 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
         ({"via": "usb"}, "--via: 'usb'"),
         ({"peak_gflops": 0.0}, "--peak-gflops: 0.0"),
         ({"peak_gbps": float("nan")}, "--peak-gbps: nan"),
-        ({"key": "android"}, "over RPC"),
-        ({"via": "rpc", "threads": 2}, "over RPC"),
+        ({"key": "android"}, "only with --via rpc"),
+        ({"via": "rpc", "threads": 2}, "together with --via rpc"),
     ],
 )
 def test_what_cannot_be_is_refused_first(words: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ NAN = np.where(np.arange(48).reshape(1, 3, 4, 4) == 7, np.nan, 0).astype(np.floa
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"x": np.zeros((1, 3, 4, 5), np.float32)}, r"bad.npz: input x of m.onnx is float32\[1, 3, 4, 4\]"),
+        ({"x": np.zeros((1, 3, 4, 5), np.float32)}, r"bad.npz: input x: m.onnx takes float32\[1, 3, 4, 4\]"),
         ({"x": GOOD.astype(np.float64)}, r"given: float64"),
         ({"y": GOOD}, r"m.onnx takes x; given: y"),
         ({"x": NAN}, r"bad.npz: x has NaN or infinity"),
@@ -88,7 +88,7 @@ def test_a_sample_that_does_not_fit(tmp_path: Path, arrays: dict[str, np.ndarray
 
 def test_arrays_of_different_numbers_of_samples(tmp_path: Path) -> None:
     x = np.zeros((4, 3, 4, 4), np.float32)
-    with pytest.raises(InputError, match=r"input x of m\.onnx is"):
+    with pytest.raises(InputError, match=r"input x: m\.onnx takes"):
         read(npz(tmp_path / "odd.npz", x=x, n=np.arange(3)), entry=PAIR)
 
 

@@ -71,9 +71,12 @@ def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
     def no_model() -> Path:
         raise AssertionError("the model was looked for")
 
-    np.savez(tmp_path / "right.npz", y=np.ones(3, np.float32))
+    np.savez(tmp_path / "right.npz", x=np.ones((1, 4), np.float32))
     found = reference_named(str(tmp_path / "right.npz"), PACKAGE, no_model, settings)
-    assert found.name == "file" and found.run({})["y"].shape == (3,)
+    assert found.name == "file" and found.run({})["x"].shape == (1, 4)
+    np.savez(tmp_path / "in.npz", bytes=np.ones(3, np.float32))
+    with pytest.raises(InputError, match=r"gives x; .*in\.npz has bytes"):
+        reference_named(str(tmp_path / "in.npz"), PACKAGE, no_model, settings)
     (tmp_path / "bad.npz").write_bytes(b"no zip")
     with pytest.raises(InputError, match=r"is not an \.npz file"):
         reference_named(str(tmp_path / "bad.npz"), PACKAGE, no_model, settings)

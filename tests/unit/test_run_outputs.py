@@ -152,10 +152,10 @@ def test_the_table_and_its_figures() -> None:
     ("options", "said"),
     [
         ({"via": "telepathy"}, "telepathy"),
-        ({"key": "phone"}, "for RPC"),
-        ({"tracker": "127.0.0.1:9190"}, "for RPC"),
-        ({"via": "rpc", "run_count": 3, "options": RtvmOptions(threads=2)}, "--run-count, --threads"),
-        ({"via": "rpc", "key": "phone", "serial": "abcd"}, "a tracker chooses"),
+        ({"key": "phone"}, "only with --via rpc"),
+        ({"tracker": "127.0.0.1:9190"}, "only with --via rpc"),
+        ({"via": "rpc", "run_count": 3, "options": RtvmOptions(threads=2)}, "--run-count and --threads"),
+        ({"via": "rpc", "key": "phone", "serial": "abcd"}, "chooses the device"),
     ],
 )
 def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], said: str) -> None:

@@ -69,6 +69,12 @@ def test_what_is_no_processor(text: str, said: str, remedy: str) -> None:
     assert said in error.what and remedy in error.remedy
 
 
+def test_a_processor_of_another_platform_is_no_suggestion() -> None:
+    error = refused("cortex-a67", "host")
+    assert "Did you mean" not in error.what and "--for" in error.remedy
+    assert "Did you mean 'skylake'?" in refused("skylak", "host").what
+
+
 def test_a_chip_without_code_for_the_platform() -> None:
     assert "does not run code for linux-armhf" in refused("jetson-xavier", "linux-armhf").what
 

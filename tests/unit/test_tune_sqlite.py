@@ -233,7 +233,7 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(PackageError, match="left alone"), open_database(tmp_path, write=True):
         pass
-    with pytest.raises(PackageError, match="there is no tuning database"), open_database(tmp_path):
+    with pytest.raises(PackageError, match="something else, not a tuning database"), open_database(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.errors import SourceError
+from adt.errors import ConfigError, SourceError
 from adt.host import contained, download, sources
+from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
 
 AUTO = TvmSettings()
@@ -86,8 +87,8 @@ def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
         sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     with pytest.raises(SourceError, match="not a directory"):
         sources.find_source(TvmSettings(tvm_source=str(tmp_path / "absent")), environ={})
-    with pytest.raises(SourceError, match="provider"):
-        sources.find_source(TvmSettings(tvm_source="", provider="svn"), environ={})
+    with pytest.raises(ConfigError, match="svn"):
+        load_settings(environ={"ADT_TVM_PROVIDER": "svn"})
 
 
 def test_registry_then_cache(sdist: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from shlex import quote
 from adt.bundle.libraries import LIBRARIES, Library
 from adt.errors import ConfigError, MismatchError, PackageError, RpcError
 from adt.host import cache, manifest
+from adt.host.artefact import BUNDLE, REMEDIES, not_a
 from adt.host.cache import file_sha256
 from adt.host.contained import contained_file, plain_name
 from adt.host.disk import disk_errors
@@ -202,7 +204,9 @@ class TargetBundle:
 
 def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     """Open the bundle in *path*; PackageError if it is none, of another schema, or changed."""
-    remedy = "`adt bundles` lists those that are there; adt build-target --for PLATFORM builds one."
+    if not os.path.lexists(path / MANIFEST):
+        raise not_a(BUNDLE, path)
+    remedy = REMEDIES[BUNDLE]
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )

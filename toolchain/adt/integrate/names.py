@@ -96,7 +96,7 @@ CLASSES = _words(
     help image image_decoder image_filler image_view include input_stream inputs install int int_buffer
     integer intent io_exception iterable java jni kind kotlin label labels layout lib library
     linked_hash_map lint list loaded locale log long long_buffer looper lpt1 main main_activity manifest
-    map math menu model models module_info native native_runner nothing nul number object objects optional
+    map math menu models module_info native native_runner nothing nul number object objects optional
     options output_stream outputs override package package_info package_source packaged_model
     parcel_file_descriptor path paths preinstall prn process project r random rebuild_cache record
     resources result row run_tests runner runtime sample set shape share short short_buffer span spinner

@@ -25,6 +25,7 @@ from adt.host.npz import DamagedNpz, read_npz
 from adt.measure import roundings
 from adt.numerics import Array
 from adt.options.sections import Settings
+from adt.package.manifest import check_outputs
 from adt.package.package import ModelPackage
 
 _REFUSED = "refuses the inputs"
@@ -66,7 +67,8 @@ def reference_named(
 ) -> Reference:
     """Find the reference that *choice* names, for *package*; *trust*: it may be a model that is code."""
     if choice.endswith(".npz"):
-        return _from_file(Path(choice))
+        outputs = read_outputs(Path(choice), package)
+        return Reference(FILE, f"the outputs in {choice}", lambda _inputs: outputs)
     if (other := named(Path(choice)) or Path(choice)).is_file():
         model_store.require_trusted(other, trust)
         runtime = RUNTIMES.get(formats.format_of(other))
@@ -113,7 +115,8 @@ def _in_its_runtime(model: Path, package: ModelPackage) -> Callable[[Mapping[str
     return computed
 
 
-def _from_file(path: Path) -> Reference:
+def read_outputs(path: Path, package: ModelPackage) -> dict[str, Array]:
+    """Read the right outputs of *package* from an .npz file; InputError if it does not have them."""
     try:
         outputs = read_npz(path)
     except (FileNotFoundError, DamagedNpz) as error:
@@ -121,7 +124,8 @@ def _from_file(path: Path) -> Reference:
             f"the reference {path} is not an .npz file of plain arrays: {error}",
             remedy="Write it with numpy.savez(path, output_name=array), or name a runtime: --reference auto.",
         ) from error
-    return Reference(FILE, f"the outputs in {path}", lambda _inputs: outputs)
+    check_outputs(package.manifest.name, package.manifest.entry(), path, outputs)
+    return outputs
 
 
 def _on_host(

@@ -69,6 +69,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def exclusive(ones: str, others: str, why: str = "") -> ConfigError:
+    """Return the error for options that exclude each other, each side as "--a" or "--a and --b"."""
+    return ConfigError(
+        f"{ones} cannot be given together with {others}" + f": {why}" * bool(why),
+        remedy=f"Leave {ones} away, or {others}.",
+    )
+
+
+def dependent(ones: str, others: str) -> ConfigError:
+    """Return the error for options that need others, each side as "--a" or "--a or --b"."""
+    return ConfigError(
+        f"{ones} can be given only with {others}", remedy=f"Add {others}, or leave {ones} away."
+    )
+
+
 @dataclass(eq=False, slots=True)
 class Option:
     """Properties of one option besides its name and type."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.artefact import PACKAGE, not_a
 from adt.host.contained import DAMAGED, Bounded, contained_file, regular_files, write_file
 from adt.limits import is_long
 
@@ -113,7 +114,7 @@ def leave_alone(final: Path) -> None:
 def unpack_cached(archive: Path) -> Path:
     """Return the contents of *archive*, unpacked on first use; PackageError if it is none of a package."""
     if not archive.is_file():
-        raise PackageError(f"there is no package {archive}", remedy="Check the path.")
+        raise not_a(PACKAGE, archive)
     directory, _ = cache.entry(
         f"unpacked/{cache.file_sha256(archive)}", lambda directory: unpack(archive, directory)
     )

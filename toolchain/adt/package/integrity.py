@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adt.errors import AdtError, PackageError
+from adt.errors import AdtError
+from adt.host.artefact import PACKAGE, kind_of, not_a
 from adt.host.cache import file_sha256
 from adt.host.directories import data_dir
 from adt.host.document import HIDDEN, form
@@ -55,8 +56,8 @@ class Integrity:
 
 def examine(path: Path) -> Integrity:
     """Check the package *path*: archive, schema, hashes, code, parameters, ``inspect/``, each a finding."""
-    if not path.exists():
-        raise PackageError(f"there is no package {path}", remedy="Check the path.")
+    if kind_of(path) != PACKAGE:
+        raise not_a(PACKAGE, path)
     try:
         package = load_package(path, check_hashes=False)
     except AdtError as error:

@@ -10,6 +10,7 @@ and refused by readers that do not know it. SCHEMA_VERSION is raised when a fiel
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from adt.bundle.libraries import LIBRARIES, NONE, Library, parse_libraries
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import InputError, PackageError
 from adt.host import manifest
+from adt.host.artefact import PACKAGE, not_a
 from adt.limits import MOST_ELEMENTS
 from adt.numerics import Array
 from adt.package.files import LIBRARY, PARAMS, is_inside
@@ -291,6 +293,8 @@ class PackageManifest:
 
 def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
     """Read the file mod.json; PackageError if it is missing, of another schema, or a field is wrong."""
+    if not os.path.lexists(path):
+        raise not_a(PACKAGE, path.parent)
     facts = manifest.load(
         PackageManifest,
         path,
@@ -344,19 +348,31 @@ def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes."""
-    specs = {spec.name: spec for spec in entry.inputs}
-    if set(specs) != set(inputs):
+    _check_arrays("input", f"{model} takes", entry.inputs, "given:", inputs)
+    for spec in entry.inputs:
+        _check_values(spec, inputs[spec.name])
+
+
+def check_outputs(model: str, entry: Entry, file: Path, outputs: Mapping[str, Array]) -> None:
+    """Check that the *outputs* in *file* are those of *entry*, by name, of its shapes and dtypes."""
+    _check_arrays("output", f"{model} gives", entry.outputs, f"{file} has", outputs)
+
+
+def _check_arrays(
+    role: str, model: str, specs: Sequence[TensorSpec], source: str, arrays: Mapping[str, Array]
+) -> None:
+    if {spec.name for spec in specs} != set(arrays):
+        names = ", ".join(spec.name for spec in specs) or f"no {role}s"
         raise InputError(
-            f"{model} takes {', '.join(specs) or 'no inputs'}; given: {', '.join(inputs) or 'none'}",
-            remedy="Name each input as the model does.",
+            f"{model} {names}; {source} {', '.join(arrays) or 'none'}",
+            remedy=f"Name each {role} as the model does.",
         )
-    for name, array in inputs.items():
-        if not fits(specs[name], array):
+    for spec in specs:
+        if not fits(spec, arrays[spec.name]):
             raise InputError(
-                f"input {name} of {model} is {kind(specs[name])}; given: {kind(array)}",
+                f"{role} {spec.name}: {model} {kind(spec)}; {source} {kind(arrays[spec.name])}",
                 remedy="Convert the array to that shape and dtype.",
             )
-        _check_values(specs[name], array)
 
 
 def _check_values(spec: TensorSpec, array: Array) -> None:

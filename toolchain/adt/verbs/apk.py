@@ -27,6 +27,7 @@ from adt.options.option import (
     PathTo,
     Real,
     Text,
+    exclusive,
     option,
     python,
 )
@@ -219,10 +220,7 @@ def _described(request: ApkRequest) -> Project:
         name = request.java_package or application_id(packages[0].manifest.name if packages else "")
         return project(packages, bundles_of(packages, request.bundles), java_package=name)
     if request.packages:
-        raise ConfigError(
-            "an app that serves RPC carries no packages",
-            remedy="Leave them away: clients send what they run; or leave --rpc-server away.",
-        )
+        raise exclusive("PACKAGE", "--rpc-server", "clients send what they run")
     name = "" if request.bundles else default_platform(request.resolved, android=True)
     platforms = (platform_named(name).name,) if name else ()
     chosen = [choose_bundle(platforms, path, server=True) for path in request.bundles or (None,)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays by name to an .npz file."""
     with disk_errors(f"writing {path}", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(npz_bytes(arrays))
 
 

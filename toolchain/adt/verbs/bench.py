@@ -14,7 +14,19 @@ from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, VerifyFailed
 from adt.host.disk import check_output
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
+from adt.options.option import (
+    MaybePath,
+    Number,
+    Options,
+    PathTo,
+    Real,
+    Text,
+    dependent,
+    exclusive,
+    option,
+    options_of,
+    values_of,
+)
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs import options as shared
@@ -369,15 +381,12 @@ def bench_command(
         )
     if ab is not None:
         if parsed.keywords["model"] or parsed.keywords["insecure_no_digest"] or times:
-            raise ConfigError(
-                "--ab compares two packages, and takes neither --model nor --times",
-                remedy=f"Measure one package alone: adt bench {alone}.",
-            )
+            raise exclusive("--model and --times", "--ab")
         both = options_of(AbRequest)
         shared = {name: value for name, value in parsed.keywords.items() if name in both}
         return _compared(*ab, bench_ab(AbRequest(*ab, rounds=rounds, **shared)))
     if rounds is not None:
-        raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
+        raise dependent("--rounds", "--ab")
     result = bench(request := parsed(package=package))
     if times and result.times:
         save_npz(times, result.times)

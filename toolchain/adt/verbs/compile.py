@@ -12,7 +12,7 @@ from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
-from adt.errors import ConfigError, MismatchError
+from adt.errors import MismatchError
 from adt.host.disk import check_output
 from adt.host.document import aligned
 from adt.host.isolated import begin
@@ -26,6 +26,7 @@ from adt.options.option import (
     Switch,
     Text,
     Texts,
+    dependent,
     option,
     python,
     values_of,
@@ -184,6 +185,8 @@ def job_of(
         request = request.but(platform=platform)
     settings, chosen = settings_and_platform(with_platform(request))
     ndk = find_ndk(settings.build.ndk) if chosen.android else None
+    if request.named("ndk"):
+        find_ndk(settings.build.ndk)  # named wrongly, it is the reason of all that fails
     linked = load_bundle(options["bundle"]) if options["bundle"] else None
     if linked is None and chosen.android:
         computes = package_target(chosen, settings, model_like).device
@@ -199,10 +202,7 @@ def tuned_job(job: CompileJob) -> CompileJob:
     settings = job.settings.compile
     if not settings.db:
         if settings.tuned_on:
-            raise ConfigError(
-                f"records of {settings.tuned_on} were asked for (--tuned-on), and no database that has them",
-                remedy="Name the database, too: --db DIR",
-            )
+            raise dependent("--tuned-on", "--db")
         return job
     from adt.compiler.passes.records.key import tvm_key
     from adt.tuning.database.tuned_schedules import tuning_for_target

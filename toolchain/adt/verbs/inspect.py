@@ -23,7 +23,9 @@ from adt.options.option import (
     Options,
     Real,
     Text,
+    dependent,
     did_you_mean,
+    exclusive,
     option,
     options_of,
     python,
@@ -235,19 +237,14 @@ def inspect_command(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> R
 
 def _check_flags(shown: list[str], flags: InspectFlags) -> None:
     if len(shown) > 1:
-        raise ConfigError(
-            f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
-        )
+        raise exclusive(f"--{shown[0]}", f"--{shown[1]}")
     for name, where in (
         ("kernel", ["opencl", "cuda"]),
         ("profile", ["html"]),
         ("out", ["opencl", "cuda", "offload"]),
     ):
         if getattr(flags, name) is not None and not set(shown) & set(where):
-            raise ConfigError(
-                f"--{name} goes with {' or '.join(f'--{view}' for view in where)}",
-                remedy="Add it, or leave this out.",
-            )
+            raise dependent(f"--{name}", " or ".join(f"--{view}" for view in where))
 
 
 View = tuple[dict[str, Any], Iterable[str]]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError, RpcError, RunError
+from adt.errors import RpcError, RunError
 from adt.host.disk import check_output
 from adt.limits import parse_json
-from adt.options.option import MaybePath, Number, PathTo, Real, Text, option
+from adt.options.option import MaybePath, Number, PathTo, Real, Text, dependent, exclusive, option
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, INPUTS, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
@@ -129,15 +129,9 @@ def _check(request: ProfileRequest) -> None:
     from adt.verbs.run import NATIVE, RPC
 
     if request.via == RPC and (request.threads is not None or request.affinity):
-        raise ConfigError(
-            "threads and their CPUs cannot be set over RPC",
-            remedy="Leave --threads and --affinity away, or profile with --via native.",
-        )
+        raise exclusive("--threads and --affinity", "--via rpc")
     if request.via == NATIVE and (request.key or request.tracker):
-        raise ConfigError(
-            "a key or a tracker is for profiling over RPC",
-            remedy="Add --via rpc, or leave --key and --tracker away.",
-        )
+        raise dependent("--key and --tracker", "--via rpc")
 
 
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:

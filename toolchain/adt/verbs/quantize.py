@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from adt.cli.command import Rendering, command
@@ -15,7 +14,17 @@ from adt.errors import ConfigError, ModelError
 from adt.host.disk import check_output, disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import aligned, in_document
 from adt.host.isolated import isolated
-from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
+from adt.options.option import (
+    Files,
+    PathTo,
+    Texts,
+    dependent,
+    exclusive,
+    option,
+    options_of,
+    python,
+    values_of,
+)
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_DECIBELS, CompileSettings
 from adt.package.inputs.pictures import PictureOptions
@@ -184,9 +193,6 @@ def _check(request: QuantizeRequest) -> None:
     """Check what needs no model."""
     from adt.compiler.importers import formats
 
-    for name, about in options_of(QuantizeRequest).items():
-        if about.choices and (value := getattr(request, name)) and value not in about.choices:
-            raise ConfigError(f"{about.flag} {value!r} is unknown", remedy=f"Use {', '.join(about.choices)}.")
     _check_weights(request)
     format = formats.format_of(request.model)
     if format != formats.ONNX:
@@ -194,13 +200,10 @@ def _check(request: QuantizeRequest) -> None:
             f"{request.model.name} is a model of {format}; onnxruntime quantizes ONNX",
             remedy="Export it as ONNX, or quantize it with what it was made with: adt compiles that, too.",
         )
-    if request.out.is_dir() or request.out.resolve() == request.model.resolve():
-        raise ConfigError(
-            f"{request.out} is {'a directory' if request.out.is_dir() else 'the model itself'}",
-            remedy="Name another file: -o NAME.onnx",
-        )
-    if not (parent := request.out.absolute().parent).is_dir():
-        raise ConfigError(f"there is no directory {parent}", remedy=f"mkdir -p {quote(str(parent))}")
+    if request.out.resolve() == request.model.resolve():
+        raise ConfigError(f"{request.out} is the model itself", remedy="Name another file: -o NAME.onnx")
+    with disk_errors(f"writing {request.out}", request.out):
+        request.out.absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
 def _check_weights(request: QuantizeRequest) -> None:
@@ -210,17 +213,10 @@ def _check_weights(request: QuantizeRequest) -> None:
     options = options_of(QuantizeRequest)
     for name in ("per_channel", "method", "activations"):
         if getattr(request, name) != options[name].default:
-            raise ConfigError(
-                f"{options[name].flag} is of no effect with --weights-only: 32 weights each have a scale, "
-                "and no tensor is quantized",
-                remedy=f"Leave {options[name].flag} out, or --weights-only.",
-            )
+            raise exclusive(options[name].flag, "--weights-only", "no tensor is quantized then")
     targets = [options[name].flag for name in ("target_snr", "target_top1") if getattr(request, name)]
     if targets and not request.calibrate:
-        raise ConfigError(
-            f"there is nothing to measure {targets[0]} on",
-            remedy="Give what the model will see: --calibrate DIR of pictures, or .npz files.",
-        )
+        raise dependent(" and ".join(targets), "--calibrate")
 
 
 EXAMPLE = (

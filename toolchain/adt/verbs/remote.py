@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
-from adt.errors import AdtError, ConfigError, MismatchError
-from adt.options.option import MaybePath, PathTo, Real, Text, option
+from adt.errors import AdtError, MismatchError
+from adt.options.option import MaybePath, PathTo, Real, Text, exclusive, option
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_own_cpu, check_pair
@@ -70,9 +70,8 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
         library, known = "", None
         if request.key or request.tracker:
             if request.named("serial") is not None or request.bundle is not None:
-                raise ConfigError(
-                    "a tracker chooses the device, and its server has a bundle already",
-                    remedy="Leave --serial and --bundle away, or --key and --tracker.",
+                raise exclusive(
+                    "--serial and --bundle", "--key and --tracker", "a tracker chooses the device"
                 )
             endpoint = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
         elif runs_here(package, request):

@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError, InputError
+from adt.errors import InputError
 from adt.host.document import aligned, document_of, form
-from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
+from adt.options.option import (
+    Files,
+    MaybePath,
+    Number,
+    PathTo,
+    Real,
+    Text,
+    dependent,
+    exclusive,
+    option,
+    python,
+)
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
 from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_options, save_outputs, table
@@ -113,13 +124,10 @@ def run(request: RunRequest) -> RunResult:
     )
     if request.via == RPC:
         if flags := options.own_flags:  # TVM's server runs the model once
-            raise ConfigError(
-                f"{flags}: the runner's, which does not run over RPC",
-                remedy="Leave that away, or run with --via native.",
-            )
+            raise exclusive(flags, "--via rpc")
         return _run_remotely(package, request, entry, inputs, arrays)
     if request.key or request.tracker:
-        raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
+        raise dependent("--key and --tracker", "--via rpc")
     place = open_place(package, request, request.bundle, measures=False).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))

@@ -14,8 +14,9 @@ from adt.bundle.platforms import HOST
 from adt.compiler.targets import ModelTarget
 from adt.device import selection
 from adt.device.device import Device
-from adt.errors import AdtError, ConfigError, MismatchError
+from adt.errors import AdtError, MismatchError
 from adt.limits import natural
+from adt.options.option import exclusive
 from adt.options.sections import Settings
 from adt.package.compatibility import check_tuned_cpu, own_features
 from adt.package.host_run.opencl import opencl_device
@@ -54,10 +55,7 @@ def is_tracked(request: TuneRequest) -> bool:
     """True if a tracker gives the devices."""
     tracked = bool(request.key or request.tracker)
     if tracked and request.serials:
-        raise ConfigError(
-            "a tracker gives the devices, and devices are named",
-            remedy="Leave --serial away, or --key and --tracker.",
-        )
+        raise exclusive("--serial", "--key and --tracker", "a tracker chooses the devices")
     return tracked
 
 

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
-from adt.options.option import Flag, MaybePath, Number, PathTo, Real, Text, option, options_of
+from adt.options.option import (
+    Flag,
+    MaybePath,
+    Number,
+    PathTo,
+    Real,
+    Text,
+    dependent,
+    exclusive,
+    option,
+    options_of,
+)
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, Settings, VerifySettings
 from adt.verbs import options as shared
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from adt.measure.layers import CallComparison, LayerScan
     from adt.measure.verify import OutputComparison, Verification
     from adt.numerics import Array
+    from adt.package.package import ModelPackage
     from adt.verbs.options import Arrays
 
 
@@ -169,8 +181,10 @@ def verify(request: VerifyRequest) -> VerifyResult:
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
 
-    opened = open_place(load_package(request.package), request, request.bundle, measures=False)
+    package = load_package(request.package)
     sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
+    _check_sets(package, request, sets)
+    opened = open_place(package, request, request.bundle, measures=False)
     return verify_at(
         opened,
         request.settings,
@@ -179,6 +193,26 @@ def verify(request: VerifyRequest) -> VerifyResult:
         seeds=request.seeds,
         trust=request.trust,
     )
+
+
+def _check_sets(
+    package: ModelPackage, request: VerifyRequest, sets: Sequence[Mapping[str, Array]] | None
+) -> None:
+    """Refuse sets of inputs and of right outputs that do not fit, before a device is looked for."""
+    from adt.measure.reference import read_outputs
+    from adt.package.manifest import check_inputs, taken_inputs
+
+    entry = package.manifest.entry()
+    if request.seeds > 1 and request.fill_mode != "random":
+        raise exclusive("--seeds", f"--fill-mode {request.fill_mode}", "only random inputs have seeds")
+    if sets is not None and request.seeds > 1:
+        raise exclusive("--seeds", "--input")
+    for arrays in sets or ():
+        check_inputs(package.manifest.name, entry, taken_inputs(entry, arrays))
+    if request.reference.endswith(".npz"):
+        read_outputs(Path(request.reference), package)
+        if max(request.seeds, len(sets or ())) > 1:
+            raise exclusive("several sets of inputs", f"--reference {request.reference}", "it has one set")
 
 
 def verify_at(
@@ -196,7 +230,7 @@ def verify_at(
     reference needs the model, which may be code with *trust*; None as *inputs* makes *seeds* sets up.
     """
     from adt.device.place import RtvmOptions
-    from adt.measure.reference import FILE, MODEL, reference_named, with_unused
+    from adt.measure.reference import MODEL, reference_named, with_unused
     from adt.measure.roundings import explained
     from adt.measure.verify import accuracy, compare, worst_of
     from adt.numerics import joined
@@ -206,11 +240,6 @@ def verify_at(
     manifest = opened.package.manifest
     entry = manifest.entry()
     first, fill = resolved.verify.seed, resolved.verify.fill_mode
-    if (seeds > 1 and fill != "random") or (inputs is not None and (seeds > 1 or not inputs)):
-        raise ConfigError(
-            f"{seeds} sets of made-up inputs ({fill}) and {len(inputs or ())} sets of the caller's",
-            remedy="Give --seeds N (of random inputs), or --input once or several times.",
-        )
     sets = (
         [(f"input {number}", taken_inputs(entry, arrays)) for number, arrays in enumerate(inputs, start=1)]
         if inputs is not None
@@ -220,11 +249,6 @@ def verify_at(
         ]
     )
     reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved, trust=trust)
-    if reference.name == FILE and len(sets) > 1:
-        raise ConfigError(
-            f"one file of right outputs, and {len(sets)} sets of inputs",
-            remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
-        )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
     near, limits = reference.name == MODEL, resolved.verify
 
@@ -286,7 +310,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             "this machine",
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
-    opened = open_place(package, request, request.bundle)
+    opened = open_place(package, request, request.bundle, measures=False)
     entry = package.manifest.entry()
     arrays = (
         taken_inputs(entry, inputs)
@@ -316,7 +340,8 @@ def verify_command(
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
     single = {"calls": calls, "everything": everything, "chunk_bytes": chunk_bytes}
     if layers:
-        _refuse(as_whole(parsed.keywords))
+        if whole_only := as_whole(parsed.keywords):
+            raise exclusive(" and ".join(whole_only), "--layers", "kernels are compared on one set of inputs")
         both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
         shared = {name: parsed.keywords[name] for name in both}
         request = LayersRequest(**shared | single | {"inputs": next(iter(shared["inputs"] or ()), None)})
@@ -329,7 +354,8 @@ def verify_command(
             _layers_lines(comparison, everything),
             _layers_failure(request.package, comparison.layers),
         )
-    _refuse([options_of(LayersRequest)[name].flag for name, value in single.items() if value], "without")
+    if kernels := [options_of(LayersRequest)[name].flag for name, value in single.items() if value]:
+        raise dependent(" and ".join(kernels), "--layers")
     result = verify(whole := parsed())
     return Rendering(
         "verify",
@@ -349,16 +375,6 @@ def as_whole(keywords: Mapping[str, Any]) -> list[str]:
     }
     asked["several --input"] = len(keywords["inputs"] or ()) > 1
     return [name for name, there in asked.items() if there]
-
-
-def _refuse(options: Sequence[str], how: str = "with") -> None:
-    if options:
-        raise ConfigError(
-            f"{' and '.join(options)} {how} --layers",
-            remedy="--layers compares kernels on one set of inputs; the other options are for whole outputs."
-            if how == "with"
-            else "Add --layers, or leave it out.",
-        )
 
 
 def verification_lines(result: VerifyResult) -> Iterator[str]:

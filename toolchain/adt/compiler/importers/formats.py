@@ -11,19 +11,11 @@ import zipfile
 from pathlib import Path
 
 from adt.errors import ModelError
+from adt.host.artefact import BUNDLE, MODEL, MODELS, PACKAGE, kind_of, not_a
 
 ONNX, TFLITE, TORCH, KERAS, RELAX = "onnx", "tflite", "torch", "keras", "relax"
 
-SUFFIXES = {
-    ".onnx": ONNX,
-    ".tflite": TFLITE,
-    ".lite": TFLITE,
-    ".pt2": TORCH,
-    ".keras": KERAS,
-    ".h5": KERAS,
-    ".hdf5": KERAS,
-    ".relax": RELAX,
-}
+SUFFIXES = dict(zip(MODELS, (ONNX, TFLITE, TFLITE, TORCH, KERAS, KERAS, KERAS, RELAX), strict=True))
 EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras", RELAX: ".relax"}
 """Suffix under which a model of each format is kept."""
 CODE = {TORCH: "a PyTorch program, which is partly unpickled", RELAX: "a Relax module, whose kernels are run"}
@@ -53,7 +45,7 @@ def code_of(model: Path | str) -> str:
 
 def format_of(path: Path) -> str:
     """Return ``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``; code must have the suffix of such."""
-    _require_file(path)
+    require_file(path)
     spelled = SUFFIXES.get(path.suffix.lower(), "")
     format = _content_format(path, spelled)
     if format == spelled or not (spelled or format in CODE):
@@ -65,8 +57,10 @@ def format_of(path: Path) -> str:
     )
 
 
-def _require_file(path: Path) -> None:
+def require_file(path: Path) -> None:
     """Check that *path* is a regular file."""
+    if kind_of(path) in (PACKAGE, BUNDLE):
+        raise not_a(MODEL, path, ModelError)
     if path.is_dir():
         remedy = "Convert it first: tf2onnx or the TFLite converter read SavedModel directories."
         raise ModelError(f"{path} is a directory, not a model file", remedy=remedy)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adt.bundle.platforms import Platform
+from adt.bundle.platforms import PLATFORMS, Platform
 from adt.compiler.targets import llvm
 from adt.compiler.targets.socs import LLVM_NAMES, SOCS, Soc, soc_named
 from adt.errors import ConfigError
@@ -102,11 +103,15 @@ def _named(name: str, platform: Platform, triple: str) -> CpuChoice:
         return CpuChoice(lower)
     if soc := soc_named(name):
         return _of_soc(soc, platform, triple)
-    known = (*llvm.cores(triple), *(soc.name for soc in SOCS), NATIVE)
+    cores, arm = llvm.cores(triple), llvm.cores(PLATFORMS["linux-aarch64"].llvm_triple(0))
+    fitting = {*cores, *(soc.name for soc in SOCS if soc.code in cores), NATIVE}
+    near = difflib.get_close_matches(lower, fitting | {*arm}, n=1)
+    chips = "a system on chip (snapdragon-865, rk3588; docs/targets.md lists them), or only features: "
     raise ConfigError(
-        f"no processor {name!r} for {platform.name} is known.{did_you_mean(lower, known)}",
-        remedy="Name a core as LLVM does (cortex-a76), a system on chip (snapdragon-865, rk3588; "
-        "docs/targets.md lists them), or only features: --cpu +dotprod,+fp16",
+        f"no processor {name!r} for {platform.name} is known.{did_you_mean(lower, fitting & {*near})}",
+        remedy=f"Name a core as LLVM does (cortex-a76), {chips}--cpu +dotprod,+fp16"
+        if platform.machine == "AARCH64"
+        else "Leave --cpu away, or name the platform of that processor with --for.",
     )
 
 

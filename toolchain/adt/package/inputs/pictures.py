@@ -48,7 +48,7 @@ SCAN = b"\xff\xda"  # begins a scan, and occurs nowhere else in what is decoded
 LAYOUTS = ("NCHW", "NHWC")
 COLORS = ("RGB", "BGR", "GRAY")
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos")
-PROBLEM = "Give the input as .npy instead, or the matching option: adt run --help."
+PROBLEM = "Give this input as an array: --input FILE.npy."
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,7 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
         values = values.transpose(0, 3, 1, 2)
     if form.batch is None:
         values = values[0]
-    if not form.layout:
-        values = values[..., 0]
-    how = f"{'; '.join(notes)}, {form.color}, {scaling}, {form.layout or 'no channels'}"
+    how = f"{'; '.join(notes)}, {form.color}, {scaling}, {form.layout}"
     return PictureBatch(np.ascontiguousarray(values), how)
 
 
@@ -157,17 +155,17 @@ class _Form:
     height: int | str
     width: int | str
     channels: int
-    layout: str  # empty: it has no axis of channels
+    layout: str
     color: str
 
 
 def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
     """Return the form that *spec* takes, by its shape."""
     shape, what = spec.shape, f"input {spec.name} is {kind(spec)}"
-    if len(shape) == 2 and not options.layout:
-        return _Form(None, shape[0], shape[1], 1, "", _color(what, 1, options.color))
-    if len(shape) not in (3, 4):
-        raise InputError(f"{what}, which is no picture's shape", remedy=PROBLEM)
+    if len(shape) not in (3, 4) or not re.fullmatch(r"u?int8|float(16|32|64)", spec.dtype):
+        raise InputError(
+            f"{what}, which is no picture: those have 3 or 4 axes of floats or 8-bit integers", remedy=PROBLEM
+        )
     layouts = [options.layout] if options.layout else []
     if not layouts:
         layouts = [layout for layout, axis in zip(LAYOUTS, (-3, -1), strict=True) if shape[axis] in (1, 3)]
@@ -245,8 +243,6 @@ def _check_values(spec: TensorSpec, options: PictureOptions) -> None:
             remedy="Say what 0 and 255 become:",
             options=("--range", "-128,127"),
         )
-    if not re.fullmatch(r"(u?int|float)(8|16|32|64)", spec.dtype):
-        raise InputError(f"input {spec.name} is {kind(spec)}, which takes no pixels", remedy=PROBLEM)
 
 
 def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[np.uint8], str]:

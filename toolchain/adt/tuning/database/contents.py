@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from shlex import quote
 
 from adt.compiler.passes.records.key import tvm_version
 from adt.compiler.passes.records.traces import TraceError, check_trace
 from adt.errors import ConfigError, PackageError
+from adt.host.artefact import DATABASE, not_a
 from adt.host.contained import contained_file
 from adt.host.disk import disk_errors
 from adt.package.graphs import GraphError, check_graph
@@ -134,10 +134,7 @@ def file_of(directory: Path) -> Path:
             with suppress(FileNotFoundError):
                 contained_file(directory, FILE + end, MOST_BYTES)
         return path
-    raise PackageError(
-        f"there is no tuning database in {directory}",
-        remedy=f"Check the path; `adt tune MODEL --db {quote(str(directory))}` makes one.",
-    )
+    raise not_a(DATABASE, directory)
 
 
 def _collect(path: Path, size: int, entries: Iterable[Entry | Damage]) -> Contents:

@@ -16,6 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import numpy_helper
 
+from adt.compiler.importers.formats import require_file
 from adt.compiler.importers.shapes import (
     MOST_SYMBOL,
     DeclaredShape,
@@ -115,8 +116,7 @@ _Parts = list[tuple[onnx.TensorProto, int, int]]
 
 def _parsed(path: Path) -> tuple[onnx.ModelProto, dict[str, _Parts]]:
     """Parse an ONNX file; return also its data files, which are long enough, and what is in them."""
-    if not path.is_file():
-        raise ModelError(f"there is no model file {path}", remedy="Check the path.")
+    require_file(path)
     model = onnx.ModelProto()
     files: dict[str, _Parts] = {}
     try:
