@@ -23,7 +23,7 @@ from verb_table import DIRECTORY, verb_table
 
 from adt.cli.app import app
 from adt.compiler.targets.socs import SOCS
-from adt.errors import INTERNAL, INTERRUPTED, USAGE, all_errors
+from adt.errors import INTERNAL, INTERRUPTED, TERMINATED, USAGE, all_errors
 from adt.options.option import options_of
 from adt.options.resolve import NOT_SETTINGS
 from adt.options.sections import SECTIONS
@@ -39,7 +39,8 @@ def exit_codes() -> str:
         (INTERNAL, "", "A bug in adt; `-v` shows where."),
         (USAGE, "", "The command line is wrong; the message says which part."),
         *((error.exit_code, error.__name__, (error.__doc__ or "").strip()) for error in all_errors()),
-        (INTERRUPTED, "", "Interrupted (ctrl-C or TERM). What was complete before is still there."),
+        (INTERRUPTED, "", "Interrupted (ctrl-C). What was complete before is still there."),
+        (TERMINATED, "", "The same by TERM."),
     ]
     table = "".join(f"| {code} | {f'`{name}`' if name else ''} | {text} |\n" for code, name, text in rows)
     text = "# Exit codes\n\n" + NOTE

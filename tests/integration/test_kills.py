@@ -28,7 +28,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.checkup.storage import LEFTOVER
 from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
-from adt.errors import INTERRUPTED
+from adt.errors import INTERRUPTED, TERMINATED
 from adt.rpc import state
 from adt.tuning.database.changes import fetch
 from adt.tuning.database.overview import verify
@@ -92,7 +92,7 @@ class Range:
     def ended(self, code: int, way: str) -> None:
         """Check the exit code of a killed command: 0 if it was quicker."""
         errors = (self.top / "stderr").read_text()
-        expected = {0, -signal.SIGKILL} if "KILL" in way else {0, INTERRUPTED, -signal.SIGINT}
+        expected = {0, -signal.SIGKILL} if "KILL" in way else {0, INTERRUPTED, TERMINATED, -signal.SIGINT}
         # Python's own start (streams, site, the path of the script) fails with 1 when it is interrupted, and so
         # may the imports of main()'s module: no code of ours could tell it otherwise.
         starts = code == 1 and "KeyboardInterrupt" in errors and ", in main\n" not in errors
@@ -270,7 +270,9 @@ def test_kills_of_deploy_rpc_and_compile_leave_nothing(
         victims[number % 3].kill(place, number // 3)
         place.nothing_here(f"round {number}")
     assert remains(device) == []
-    assert any(code in place.codes for code in (INTERRUPTED, -signal.SIGKILL)), "some of them were killed"
+    assert any(code in place.codes for code in (INTERRUPTED, TERMINATED, -signal.SIGKILL)), (
+        "some of them were killed"
+    )
     record_property("killed", {str(code): count for code, count in place.codes.items()})
     record_property("seconds", round(time.monotonic() - began))
 
@@ -355,4 +357,6 @@ def test_kills_of_what_writes_leave_all_of_it_or_nothing(
     place.nothing_here("after the last one")
     record_property("killed", {str(code): count for code, count in place.codes.items()})
     record_property("seconds", round(time.monotonic() - began))
-    assert any(code in place.codes for code in (INTERRUPTED, -signal.SIGKILL)), "some of them were killed"
+    assert any(code in place.codes for code in (INTERRUPTED, TERMINATED, -signal.SIGKILL)), (
+        "some of them were killed"
+    )

@@ -39,7 +39,7 @@ def test_native_code_that_never_ends_is_left(number: signal.Signals, tmp_path: P
             assert running.stderr is not None
             assert running.stderr.readline() == "in native code\n"
             running.send_signal(number)
-            assert running.wait(SECONDS) == 130
+            assert running.wait(SECONDS) == 128 + number
             assert running.stderr.read() == "interrupted: what was complete before is still there\n"
         finally:
             running.kill()
@@ -55,6 +55,40 @@ def test_an_interrupt_in_a_function_that_tvm_calls_stays_one() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].startswith("KeyboardInterrupt"), done.stderr
+
+
+SWALLOWED = """
+import signal, sys
+from adt.cli.main import main
+from adt.compiler.assemble import tvm_errors
+from adt.device import probe
+
+def compile_model(**_):
+    with tvm_errors("the model"):
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise RuntimeError from None
+
+def list_devices(**_):
+    try:
+        compile_model()
+    except BaseException as error:
+        print(type(error).__name__)
+        raise OSError from None
+
+number, probe.overview = int(sys.argv.pop()), list_devices
+main()
+"""
+"""A verb whose pass of TVM is interrupted, with an error of another class instead, there and in the verb."""
+
+
+@pytest.mark.parametrize("number", interrupts.NUMBERS)
+def test_an_error_that_an_interrupt_became_ends_as_one(number: signal.Signals) -> None:
+    words = [sys.executable, "-c", SWALLOWED, "devices", str(int(number))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (128 + number, "KeyboardInterrupt\n"), done.stderr
+    assert done.stderr == "interrupted: what was complete before is still there\n"
 
 
 def test_what_is_ignored_stays_so() -> None:

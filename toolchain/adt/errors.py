@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells report for ctrl-C
+TERMINATED = 143  # 128 + SIGTERM
 INTERNAL = 1  # an exception that is not an AdtError: a bug in adt
 USAGE = 2  # typer's own code for a wrong command line
 

@@ -26,6 +26,7 @@ from adt import __version__
 from adt.cli.endings import command_with, error_document, interrupted
 from adt.cli.terminal import erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, AdtError, OutOfMemory
+from adt.host.interrupts import pending
 from adt.host.transfers import observer, silence
 from adt.options.option import Option
 
@@ -161,11 +162,16 @@ class Commands(TyperGroup):
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen verb; ctrl-C is an Abort, which a verb that exits with 130 by itself is not."""
+        """Run the chosen verb; ctrl-C is an Abort, which a verb that exits with 130 by itself is not.
+
+        So is an error after it: TVM, for one, makes errors of its own of an interrupt in what it calls.
+        """
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise typer.Abort from error
+        except (KeyboardInterrupt, Exception) as error:
+            if isinstance(error, KeyboardInterrupt) or pending():
+                raise typer.Abort from error
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the verb that was asked for; fail with a hint where others call it something else."""

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from adt.errors import INTERRUPTED
 from adt.host.interrupts import arrived
 
 
@@ -36,11 +35,11 @@ def error_document(
 
 def interrupted(arguments: Sequence[str]) -> int:
     """Say that ctrl-C or TERM ended the command; returns the exit code."""
-    arrived()
+    code = arrived()
     remedy = "Run it again: what was complete before is still there."
     sys.stderr.write("interrupted: what was complete before is still there\n")
-    error_document(arguments, "Interrupted", INTERRUPTED, "interrupted", remedy)
-    return INTERRUPTED
+    error_document(arguments, "Interrupted", code, "interrupted", remedy)
+    return code
 
 
 def command_with(options: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ from adt.errors import AdtError, CompileError, UnsupportedOp, last_line, lines_o
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
-from adt.host.interrupts import pass_through_tvm
+from adt.host.interrupts import pass_through_tvm, pending
 from adt.options.option import values_of
 from adt.options.sections import Settings
 from adt.package.files import LIBRARY, MANIFEST, PARAMS, write_params
@@ -187,6 +187,8 @@ def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
     except AdtError:
         raise
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        if pending():  # nothing is tried otherwise
+            raise KeyboardInterrupt from error
         if guilty := [suspect for suspect in suspects if suspect.endswith(reason_of(error))]:
             raise UnsupportedOp(
                 f"TVM cannot compile {guilty[0]}",

@@ -23,13 +23,14 @@ class _Handled:
     at = -PATIENCE
     raised = False
     """It was raised, and has not arrived yet where it ends the command."""
+    number = int(signal.SIGINT)
 
 
 def handle(handler: Handler) -> None:
     """Have *handler* called with the number of each interrupt; one that is ignored stays so."""
 
     def noted(number: int, frame: object) -> None:
-        _Handled.at = time.monotonic()
+        _Handled.at, _Handled.number = time.monotonic(), number
         handler(number, frame)
 
     for number in NUMBERS:
@@ -67,9 +68,15 @@ def interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def arrived() -> None:
-    """Note that an interrupt has arrived where it ends the command."""
+def pending() -> bool:
+    """Return True if an interrupt was raised that has not ended the command: an error came of it instead."""
+    return _Handled.raised
+
+
+def arrived() -> int:
+    """Note that the last interrupt ends the command; return the exit code for it."""
     _Handled.raised = False
+    return 128 + _Handled.number
 
 
 def _swallowed() -> bool:
@@ -93,8 +100,9 @@ def watch(end: Callable[[], NoReturn]) -> None:
                 came = time.monotonic()
                 time.sleep(PATIENCE)
                 if _Handled.at < came - PATIENCE:  # it may have been heard before this thread read of it
+                    _Handled.number = next(number for number in numbers if number in NUMBERS)
                     end()
                 elif _swallowed():
-                    os.kill(os.getpid(), signal.SIGTERM)
+                    os.kill(os.getpid(), _Handled.number)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from adt.cli.command import Rendering, command
-from adt.errors import INTERRUPTED, ConfigError, VerifyFailed
+from adt.errors import ConfigError, VerifyFailed
 from adt.host.document import aligned
-from adt.host.interrupts import handled, interrupt
+from adt.host.interrupts import arrived, handled, interrupt
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
 from adt.verbs.options import quiet
@@ -227,7 +227,7 @@ def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
             "the tuned or the untuned package does not compute what the reference does",
             remedy="adt verify PACKAGE --layers names the kernel, of a package with --db and one without.",
         )
-    code = INTERRUPTED if result.interrupted else 0
+    code = arrived() if result.interrupted else 0
     return Rendering("tune", lambda: document(result), lines(result), error, code)
 
 
