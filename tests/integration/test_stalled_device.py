@@ -144,7 +144,7 @@ def test_a_stalled_deploy_says_so_and_ends_at_once(device: Device, tmp_path: Pat
     with verb(*words, "--json", stall=stall) as running:
         running.stalls()
         if stall == "0":  # while it sends, two devices say so below
-            running.says("no byte for 5 s")
+            running.says("5 s so far")
             assert device.serial in "".join(running.errors)
         running.interrupt()
         interrupted_document(running)

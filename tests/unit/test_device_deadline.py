@@ -1,5 +1,6 @@
 """Limits of waiting for a device: in all, without a byte, and after a request to leave."""
 
+import math
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -59,9 +60,13 @@ def test_silence_is_shown_until_a_byte_comes(clock: Clock, said: list[tuple[str,
     limit.patience()
     limit.moved()
     limit.moved()
-    assert said == [("asking S", QUIET), ("asking S", QUIET + 2), ("asking S", 0.0)]
+    assert said == [("asking S: 5 s so far", QUIET), ("asking S: 7 s so far", QUIET + 2), ("asking S", 0.0)]
     limit.patience()
     assert len(said) == 3
+    transfer = Deadline(None, "pushing mod.so to S", stall=STALL)
+    clock.now += QUIET
+    transfer.patience()
+    assert said[3:] == [("pushing mod.so to S: no byte for 5 s", QUIET)]
 
 
 def test_a_stall_names_what_was_done_and_for_how_long_nothing_came(clock: Clock) -> None:
@@ -140,7 +145,7 @@ def test_a_transfer_may_take_what_its_size_needs() -> None:
     assert transfer_seconds(0) < transfer_seconds(10**6) < transfer_seconds(10**9)
 
 
-@pytest.mark.parametrize(("timeout", "expected"), [(None, (None, STALL)), (7.0, (7.0, None))])
+@pytest.mark.parametrize(("timeout", "expected"), [(None, (None, STALL)), (7.0, (7.0, math.inf))])
 def test_who_gives_a_limit_has_it_for_transfers_too(
     monkeypatch: pytest.MonkeyPatch, timeout: float | None, expected: tuple[float | None, float | None]
 ) -> None:

@@ -1,17 +1,21 @@
 """Results of a run: files, the table, classes with labels."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from adt.device.place import RtvmOptions
-from adt.errors import ConfigError, InputError
+from adt.errors import ConfigError, InputError, RunError
 from adt.package.classes import rank, read_labels
 from adt.verbs.arrays import check_outputs, described, save_outputs, table
+from adt.verbs.profile import profile
 from adt.verbs.run import RunResult, _time, run
 from support.standins.artefacts import entry, make_typed_package, tensor
 
@@ -161,6 +165,37 @@ def test_the_table_and_its_figures() -> None:
 def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run(package(tmp_path), **options)
+
+
+class Emulated:
+    """A place that runs nothing, and says how it would have."""
+
+    name, emulated, host = "S", True, False
+
+    def run(self, options: RtvmOptions, *_: object, **__: object) -> None:
+        raise RunError(f"{options.warmup_runs} + {options.run_count} + {options.profile} runs", remedy="-")
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "said"),
+    [
+        (run, {"run_count": 30, "warmup_runs": 3, "options": RtvmOptions(min_seconds=9)}, "0 + 1 + 0 runs"),
+        (profile, {}, "0 + 1 + 1 runs"),
+    ],
+)
+def test_an_emulated_device_runs_once(
+    verb: Callable[..., object],
+    options: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("adt.verbs.deploy.open_place", lambda *_: SimpleNamespace(place=Emulated()))
+    caplog.set_level("INFO", "adt")
+    with pytest.raises(RunError, match=re.escape(said)):
+        verb(package(tmp_path), **options)
+    assert caplog.messages == ["S is emulated, where nothing is measured: the model runs once"]
 
 
 def package(directory: Path) -> Path:

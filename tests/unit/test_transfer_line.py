@@ -52,7 +52,7 @@ from adt.host.transfers import silence
 def wait():
     tell = silence.get()
     for seconds in (5, 6, 7, 10, 19, 20, 0, 5, 0):
-        tell("rtvm on S", seconds)
+        tell(f"running m on S: {seconds} s so far", seconds)
     print("outputs")
 
 app()
@@ -61,7 +61,7 @@ app()
 
 def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
     shown = on_terminal([sys.executable, "-c", SILENT, "wait"]).split("\r\x1b[K")
-    assert "rtvm on S: no byte for 6 s" in shown and shown[-1] == "outputs\r\n"
+    assert "running m on S: 6 s so far" in shown and shown[-1] == "outputs\r\n"
     piped = subprocess.run([sys.executable, "-c", SILENT, "wait"], capture_output=True, check=True, text=True)
-    assert piped.stderr.splitlines() == [f"rtvm on S: no byte for {seconds} s" for seconds in (5, 10, 20)]
+    assert piped.stderr.splitlines() == [f"running m on S: {seconds} s so far" for seconds in (5, 10, 20)]
     assert piped.stdout == "outputs\n"

@@ -177,21 +177,15 @@ def transfer_line() -> Callable[[str, int, int], None] | None:
     return show
 
 
-def silent_text(doing: str, seconds: float) -> str:
-    """Return *doing*, and for how long no byte came when it is not 0 seconds."""
-    return f"{doing}: no byte for {seconds:.0f} s" if seconds else doing
-
-
 def silence_line() -> Callable[[str, float], None]:
-    """Return a function that says for how long no byte came: in place, or without a terminal now and then."""
+    """Return a function that shows a wait and how long it lasts: in place, or piped now and then."""
     due = 5.0
 
-    def show(doing: str, seconds: float) -> None:
+    def show(text: str, seconds: float) -> None:
         nonlocal due
         if not seconds:
             erase()
             return
-        text = silent_text(doing, seconds)
         if sys.stderr.isatty():
             _show(text)
         elif seconds >= due:  # after 5 s, 10 s, 20 s and so on

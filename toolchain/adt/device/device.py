@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -124,7 +125,7 @@ class Device:
                 total = transfer_seconds(size) if size else None
                 deadline = Deadline(total, doing, stall=STALL)
             else:
-                deadline = Deadline(limit, doing)
+                deadline = Deadline(limit, doing, stall=math.inf)
             with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
         except sync.Refused as error:

@@ -13,7 +13,7 @@ import re
 import signal
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -117,6 +117,16 @@ class RtvmOptions:
         if self.pre_compiled:
             return [*words, "--pre-compiled", self.pre_compiled]
         return [*words, "--program-cache", programs if self.program_cache else "off"]
+
+    def worthwhile(self, place: Place) -> RtvmOptions:
+        """Return what of these is worth its time on *place*: one run where no time means anything."""
+        if not place.emulated:
+            return self
+        profile = min(self.profile, 1)
+        once = replace(self, warmup_runs=0, warmup_ms=0.0, run_count=1, min_seconds=0.0, profile=profile)
+        if once != self:
+            log.info(RUNS_ONCE, place.name)
+        return once
 
     @property
     def own_flags(self) -> str:
@@ -273,6 +283,8 @@ def signal_name(number: int) -> str:
     return ""
 
 
+RUNS_ONCE = "%s is emulated, where nothing is measured: the model runs once"
+
 Inputs: TypeAlias = "Mapping[str, np.ndarray] | None"
 """Every input of an entry by name; None: rtvm makes them up."""
 Seconds = float | None
@@ -337,6 +349,8 @@ class DevicePlace:
         home = deployment.directory
         argv = [f"{home}/bin/rtvm", "--model", f"{home}/model"]
         argv += options.words(given=data is not None, programs=f"{deployment.base}/programs")
+        facts = ["emulated"] * self.emulated + [f"{options.run_count} runs"] * (options.run_count > 1)
+        how = f" ({', '.join(facts)})" if facts else ""
         with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as directory:
             if data is not None:
                 device.push(data, f"{directory}/{INPUTS}")
@@ -348,7 +362,7 @@ class DevicePlace:
                 *argv,
                 timeout=timeout,
                 check=False,
-                doing=f"rtvm on {device.serial}",
+                doing=f"running {deployment.name} on {device.serial}{how}",
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             report = read_report(ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes))

@@ -269,7 +269,7 @@ class Event:
     done: bool = False
     failed: bool = False
     silent: float = 0.0
-    """Seconds for which no byte has come while it does that, when they are worth showing."""
+    """Seconds for which it has been silent, when *text* says so."""
 
 
 def _error_fields(error: AdtError | None) -> dict[str, Any]:
@@ -359,8 +359,8 @@ def for_each(
                 raise Cancelled(f"work on {serial} was cancelled", remedy="Run the same command again.")
             events.put(Event(serial, text))
 
-        def quiet(doing: str, seconds: float) -> None:
-            events.put(Event(serial, doing, silent=seconds))
+        def quiet(text: str, seconds: float) -> None:
+            events.put(Event(serial, text, silent=seconds))
 
         started.wait()
         silence.set(quiet)

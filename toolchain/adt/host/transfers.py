@@ -12,5 +12,5 @@ observer: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("obser
 """Called with a file's name, the bytes that went or came, and those of the whole."""
 
 silence: ContextVar[Callable[[str, float], None] | None] = ContextVar("silence", default=None)
-"""Called with what is being done and for how many seconds no byte came, about every second from the fifth
-on, and with 0 once one comes."""
+"""Called with a wait in words and the seconds that it has been silent, about every second from the fifth on;
+with what is being done and 0 once a byte comes."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from adt.cli.command import Rendering, command
-from adt.cli.terminal import silence_line, silent_text, status_line, terminal, visible
+from adt.cli.terminal import silence_line, status_line, terminal, visible
 from adt.errors import ConfigError
 from adt.host.document import FLAT, form, in_document
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Real, Text, option, python
@@ -87,7 +87,7 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
 
         def show(event: Event) -> None:
             state, style = RULED[event.failed] if event.done else ("working", "cyan")
-            rows[event.serial] = (state, style, silent_text(event.text, event.silent))
+            rows[event.serial] = (state, style, event.text)
             live.update(_table(rows))
 
         yield show

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,7 +41,7 @@ class ProfileRequest(Request):
     fill_mode: Text = VerifySettings.fill_mode
     threads: int | None = THREADS
     affinity: str = AFFINITY
-    runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)
+    runs: int = option("Runs with clocks, and without; emulated: one.", "--runs", "-n", default=20, least=1)
     warmup_runs: int = option("Runs before them.", default=3, least=0)
     peak_gflops: float | None = option(
         "What the device computes at best, GFLOP/s: draws the roofline.", default=None, least=1e-6
@@ -49,6 +50,8 @@ class ProfileRequest(Request):
         "What its memory delivers at best, GB/s: draws the roofline.", default=None, least=1e-6
     )
 
+
+log = logging.getLogger("adt.profile")
 
 REMOTE_FUNCTION = "adt.profile"
 """Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
@@ -93,7 +96,7 @@ def profile(request: ProfileRequest) -> Profile:
         profile=request.runs,
         threads=request.threads,
         affinity=request.affinity,
-    )
+    ).worthwhile(opened.place)
     ran = opened.place.run(options, request.inputs, timeout=request.settings.device.run_seconds)
     device = ran.report.get("device", {})
     where = ProfilePlace(
@@ -135,22 +138,27 @@ def _check(request: ProfileRequest) -> None:
 
 
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
+    from adt.device.place import RUNS_ONCE
     from adt.measure.profile.assembly import ProfilePlace, assemble
     from adt.package.inputs.random import random_inputs
     from adt.rpc.session import explain_errors
     from adt.verbs.run import RPC
 
-    model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs
+    model, entry, inputs = remote.model, request.entry, request.inputs
+    warmup_runs, runs = request.warmup_runs, request.runs
+    if remote.emulated:
+        log.info(RUNS_ONCE, remote.name)
+        warmup_runs, runs = 0, 1
     if inputs is None:
         inputs = random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
     measure = _function(remote)
     model.set_inputs(inputs, entry)
-    for _ in range(request.warmup_runs):
+    for _ in range(warmup_runs):
         model.run(entry)
     gpu = model.package.manifest.target.device != "cpu"
     plain_us: list[float] = []
     with explain_errors(model.package, "be profiled"):
-        if not gpu:  # there TVM's evaluator counts the device's work alone
+        if not gpu and not remote.emulated:  # on a GPU TVM's evaluator counts the device's work alone
             evaluate = model.machine.time_evaluator("invoke_stateful", model.device, number=1, repeat=runs)
             plain_us = [1e6 * time for time in evaluate(entry).results]
         text = str(measure(model.machine.module, entry, runs))

@@ -66,7 +66,7 @@ class RunRequest(Request):
         metavar="[NAME=]FILE",
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
-    run_count: int = option("Timed runs.", default=1, least=1)
+    run_count: int = option("Timed runs; emulated: one.", default=1, least=1)
     warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
     options: RtvmOptions | None = python(
         "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
@@ -131,7 +131,7 @@ def run(request: RunRequest) -> RunResult:
     place = open_place(package, request, request.bundle, measures=False).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
-    ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
+    ran = place.run(options.worthwhile(place), arrays, timeout=request.settings.device.run_seconds)
     return RunResult(
         ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report or None
     )

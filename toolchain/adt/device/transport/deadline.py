@@ -94,6 +94,7 @@ def allowed(seconds: float) -> float:
 class Deadline:
     """Seconds that an operation may take in total, and with a *stall* without a byte; None: no limit.
 
+    Only a transfer has a *stall*, perhaps an infinite one: a program on the device may work in silence.
     *doing* is for errors, with the device: "pushing mod.so to 0123456789AB".
     """
 
@@ -143,7 +144,8 @@ class Deadline:
         silent = self.silent
         if silent >= QUIET and (tell := silence.get()):
             self._shown = True
-            tell(self.doing, silent)
+            lasts = f"{silent:.0f} s so far" if self.stall is None else f"no byte for {silent:.0f} s"
+            tell(f"{self.doing}: {lasts}", silent)
         waits = [POLL, CANCEL_POLL if self.cancel is not None else POLL]
         waits.append(math.inf if left is None else left)
         waits.append(math.inf if self.stall is None else self.stall - silent)
