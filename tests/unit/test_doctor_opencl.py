@@ -1,14 +1,23 @@
 """Verdicts of the doctor on a device's OpenCL, by reports of adt_probe (recorded on a server's GPU,
 changed)."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from adt.checkup import device
 from adt.checkup.check import Check, Status
+from adt.device import place
+from adt.device.deploy.store import Deployment
+from adt.device.device import Device
 from adt.device.opencl import OpenclReport, parse_report
 from adt.device.survey import DeviceFacts
+from adt.errors import MismatchError
+from adt.verbs import tune_places
 
 PHONE = DeviceFacts({"ro.product.cpu.abi": "arm64-v8a"}, "aarch64", 4096)
 BOARD = DeviceFacts({}, "aarch64", 4096)
@@ -68,6 +77,33 @@ def test_libraries_of_which_none_opens() -> None:
     none, told, _ = checks(OpenclReport((refused, ABSENT), None))
     assert none.status is Status.WARNING and "opens none of the libraries that are there" in none.found
     assert "not accessible for the namespace" in told.found
+
+
+@pytest.mark.parametrize(
+    ("facts", "remedy"), [(VIRTUAL, "adt emulator start cl --opencl"), (BOARD, "adt probe --serial S")]
+)
+def test_what_computes_on_opencl_is_refused_where_there_is_none(
+    facts: DeviceFacts, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refuse to tune by what a probe says, and explain a run by the runner's exit code."""
+    probed = SimpleNamespace(opencl=OpenclReport((ABSENT,), None))
+    ended = SimpleNamespace(exit_code=place.NO_DEVICE, out="", err="rtvm: error: Cannot open libOpenCL!")
+    phone = Device("S")
+    vars(phone).update(facts=facts, script=lambda *_, **__: ended)
+    monkeypatch.setattr("adt.verbs.device.probe_device", lambda _: probed)
+    monkeypatch.setattr(tune_places.selection, "select", lambda _: phone)
+    monkeypatch.setattr(place, "workspace", lambda *_, **__: nullcontext("run"))
+    target: Any = SimpleNamespace(device="opencl", cpu_features=())
+    deployment = Deployment("S", "m", "0", "/data")
+    for work in (
+        lambda: tune_places._check_devices(("S",), facts.platforms[0], target),
+        lambda: place.DevicePlace(phone, deployment).run(place.RtvmOptions(device="opencl")),
+    ):
+        with pytest.raises(MismatchError, match="S has no OpenCL that TVM") as caught:
+            work()
+        assert remedy in caught.value.remedy and "--target cpu" in caught.value.remedy
+    probed.opencl = None  # nothing can ask it
+    tune_places._check_devices(("S",), facts.platforms[0], target)
 
 
 def test_nothing_there() -> None:

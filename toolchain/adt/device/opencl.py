@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.bundle.platforms import platform_named
+from adt.errors import MismatchError
 
 PROGRAM = "bin/adt_probe"
 """The program, in a bundle."""
@@ -185,6 +186,17 @@ class OpenclReport:
                 if device.kind == kind and not device.refused_by_tvm:
                     return device
         return None
+
+
+def no_opencl(serial: str, *, virtual: bool) -> MismatchError:
+    """Return the error for the device *serial*, which cannot compute kernels of OpenCL."""
+    remedy = f"`adt probe --serial {serial}` shows where it was looked for: install the GPU's driver"
+    if virtual:
+        remedy = "Start one with it, adt emulator start cl --opencl, and name that by --serial"
+    return MismatchError(
+        f"{serial} has no OpenCL that TVM's runtime can use",
+        remedy=f"{remedy}; or compute on the CPU: --target cpu.",
+    )
 
 
 def places(platform: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
 from adt.device.deploy.workspace import awake, workspace
 from adt.device.device import Device
+from adt.device.opencl import no_opencl
 from adt.device.scripts import script
 from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.cache import cache_dir
@@ -365,7 +366,11 @@ class DevicePlace:
                 doing=f"running {deployment.name} on {device.serial}{how}",
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
-            report = read_report(ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes))
+            ended = ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes)
+            if ended.exit_code == NO_DEVICE and options.device == "opencl":
+                log.debug("%s", ended.tail())
+                raise no_opencl(device.serial, virtual=device.facts.virtual)
+            report = read_report(ended)
             with scratch_directory("run") as local:
                 for name in options.files:
                     device.pull(f"{directory}/{name}", local / name)

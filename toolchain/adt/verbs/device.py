@@ -168,6 +168,15 @@ def probe_device(device: Device, *, fresh: bool = False) -> Probe:
     return device_probe.probe(device, bundle, hardware=hardware, fresh=fresh)
 
 
+def check_opencl(device: Device) -> None:
+    """Refuse a device whose probe finds no OpenCL to compute on; None can be asked without a bundle."""
+    from adt.device.opencl import no_opencl
+
+    report = probe_device(device).opencl
+    if report is not None and report.device is None:
+        raise no_opencl(device.serial, virtual=device.facts.virtual)
+
+
 log = logging.getLogger("adt.adb")
 
 
