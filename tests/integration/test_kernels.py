@@ -54,7 +54,7 @@ def check(remote: Any, library: CompiledKernel) -> None:
 @pytest.fixture
 def no_servers() -> Iterator[None]:
     yield
-    adt.rpc_stop(everything=True)
+    adt.rpc_stop(all=True)
 
 
 def test_on_an_arm64_device(rack: Rack, no_servers: None, tmp_path: Path) -> None:

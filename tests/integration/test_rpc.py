@@ -74,7 +74,7 @@ class Site:
 
     def check_stop(self) -> None:
         """Stop every server as a user would; nothing but the tracker is left."""
-        adt.rpc_stop(everything=True)
+        adt.rpc_stop(all=True)
         assert [row for row in ours() if "adt.rpc.tracker" not in row] == []
         for device in (self.one, self.two):
             assert there(device) == []

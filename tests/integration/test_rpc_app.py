@@ -109,7 +109,7 @@ def site(rack: Rack, workdir: Path, tmp_path_factory: pytest.TempPathFactory) ->
         put_android(device, make_player(ndk, workdir), apk)
         tracker = api.tracker_start(port=ports + 7).address
         yield Site(device, str(ndk), bundle, apk, kernel, tracker)
-        api.rpc_stop(everything=True)
+        api.rpc_stop(all=True)
         api.tracker_stop()
 
 
@@ -201,6 +201,6 @@ def test_an_app_that_is_not_there_is_explained(site: Site) -> None:
     """Explain the message of Android's activity manager."""
     site.device.script('touch "$1"', f"{HOME}/absent")
     with pytest.raises(RpcError, match=r"did not start: the app ended.*does not exist") as caught:
-        api.install(site.apk, serial=site.device.serial, run=True, tracker_address=site.tracker)
+        api.install(site.apk, serial=site.device.serial, run=True, tracker=site.tracker)
     assert "logcat -d adt:V" in caught.value.remedy
     site.device.script('rm "$1"', f"{HOME}/absent")

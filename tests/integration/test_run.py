@@ -207,7 +207,7 @@ def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> Non
         with pytest.raises(ConfigError, match="chooses the device"):
             adt.run(site / "host", via="rpc", key="runs", serial=device.serial)
     finally:
-        adt.rpc_stop(everything=True)
+        adt.rpc_stop(all=True)
         adt.tracker_stop()
     nothing_is_left(device)
 
@@ -231,7 +231,7 @@ def test_a_bundle_that_was_built_since_does_not_replace_that_of_a_server(
         with pytest.raises(RpcError, match="another bundle"):
             adt.run(site / "host", serial=device.serial, via="rpc", bundle=newer)
     finally:
-        adt.rpc_stop(everything=True)
+        adt.rpc_stop(all=True)
         adt.tracker_stop()
     nothing_is_left(device)
 

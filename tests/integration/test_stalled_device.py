@@ -49,7 +49,7 @@ def device(phone: Device) -> Iterator[Device]:
     """Yield the device; once it answers again, nothing of what was under way is left on it or here."""
     yield phone
     faulty.set_faults("phone", [])
-    adt.rpc_stop(everything=True)
+    adt.rpc_stop(all=True)
     adt.tracker_stop()
     soon_nothing(phone)
 

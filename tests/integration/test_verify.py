@@ -146,7 +146,7 @@ def test_tensors_are_fetched_in_chunks_and_the_first_wrong_one_ends_it(
     span = {"chunk_bytes": 1, "calls": (before, after + 1)}
     short = api.verify_layers(broken["cpu"], **span).layers
     assert [(call.index, call.verdict) for call in short.calls] == [(before, RIGHT), (wrong, "wrong")]
-    full = api.verify_layers(broken["cpu"], **span, everything=True).layers
+    full = api.verify_layers(broken["cpu"], **span, all=True).layers
     assert [call.verdict for call in full.calls] == [RIGHT, "wrong", PASSES_ON]
     assert full.calls[:2] == short.calls
 
@@ -283,7 +283,7 @@ def test_in_a_real_network(tmp_path: Path) -> None:
 
     bad = broken_source(sound, tmp_path / "bad", name, b"max(", b"min(")
 
-    assert {call.name for call in api.verify_layers(bad, everything=True).layers.wrong} == {name}
+    assert {call.name for call in api.verify_layers(bad, all=True).layers.wrong} == {name}
 
 
 def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

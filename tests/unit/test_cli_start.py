@@ -298,9 +298,14 @@ def test_the_ready_command_is_the_users_own(tmp_path: Path, monkeypatch: pytest.
     assert invoke(*shlex.split(command)[1:]).returncode == 0
 
 
-def test_verbs_are_functions_of_the_package() -> None:
-    assert sorted(adt.VERBS) == adt.__all__
-    for verb in adt.VERBS:
-        assert callable(getattr(adt, verb))
-    with pytest.raises(AttributeError):
-        adt.no_such_verb  # noqa: B018
+def test_names_of_the_package_are_found_right_after_the_import() -> None:
+    assert sorted(adt.NAMES) == adt.__all__ == sorted({*dir(adt)} - {"__version__"})
+    assert all(callable(getattr(adt, name)) for name in adt.NAMES if name != "errors")
+    with pytest.raises(AttributeError, match=r"no attribute 'complie'\. Did you mean 'compile'\?$"):
+        adt.complie  # type: ignore[attr-defined]  # noqa: B018
+    program = "import sys, adt; print('compile' in dir(adt), *sys.modules); print(adt.errors.ModelError)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, last = done.stdout.splitlines()
+    assert not {*HEAVY, "typer", "inspect", "ast"} & {*first.split()}
+    assert {name for name in first.split() if name.startswith("adt")} == {"adt"}
+    assert (first.split()[0], last) == ("True", "<class 'adt.errors.ModelError'>")

@@ -50,7 +50,7 @@ def run(*arguments: str):
 
 def offer(monkeypatch: pytest.MonkeyPatch, name: str, answer) -> None:
     """Let the function ``adt.NAME`` return *answer*."""
-    monkeypatch.setattr(import_module(adt.VERBS[name]), name, lambda *_, **__: answer)
+    monkeypatch.setattr(import_module(adt.NAMES[name]), name, lambda *_, **__: answer)
 
 
 def test_the_list_has_a_column_for_each_fact() -> None:

@@ -93,7 +93,7 @@ def test_the_end_of_a_budget_says_how_long_it_was_silent(clock: Clock) -> None:
     busy = Deadline(30, "reading")
     clock.now += 30
     busy.moved()
-    with pytest.raises(DeviceTimeout, match=r"took longer than 30 s$"):
+    with pytest.raises(DeviceTimeout, match=r"(?m)took longer than 30 s$"):
         busy.remaining()
 
 

@@ -1,5 +1,8 @@
 """The exit-code table: complete, distinct, documented."""
 
+import pickle
+import traceback
+
 import pytest
 
 from adt import errors
@@ -25,3 +28,13 @@ def test_an_error_needs_a_remedy() -> None:
 def test_control_characters_of_a_drivers_log_are_not_shown() -> None:
     error = errors.RunError("a\0b", remedy="", details="line 1\n\tline 2\x1b[31m\0")
     assert (error.what, error.details) == ("ab", "line 1\n\tline 2[31m")
+
+
+@pytest.mark.parametrize("kind", list(errors.all_errors()), ids=lambda kind: kind.__name__)
+def test_a_traceback_has_the_remedy_once_also_from_another_process(kind: type[errors.AdtError]) -> None:
+    error = kind("it broke", remedy="adt doctor", details="a line", options=["--jobs", "1"])
+    copy = pickle.loads(pickle.dumps(error))
+    for each in (error, copy):
+        lines = "".join(traceback.format_exception(each)).splitlines()
+        assert lines == [f"adt.errors.{kind.__name__}: it broke", "remedy: adt doctor"]
+    assert (type(copy), vars(copy)) == (kind, vars(error))

@@ -48,7 +48,7 @@ def test_data_and_log_lines_cross_and_what_libraries_print_does_not(
 
 
 def test_errors_cross_as_what_they_are() -> None:
-    with pytest.raises(UnsupportedOp, match=r"^no$") as refused:
+    with pytest.raises(UnsupportedOp, match=r"(?m)^no$") as refused:
         functions.refuse(MODEL)
     assert (refused.value.remedy, refused.value.details) == ("Do.", "why")
     assert refused.value.options == ("--shape", "x:1")

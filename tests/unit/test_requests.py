@@ -2,8 +2,14 @@
 
 import inspect
 import json
+import pydoc
+import re
+import subprocess
+import sys
+import typing
 from collections.abc import Iterator
 from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +32,8 @@ from adt.verbs.generate import GenerateFlags
 from adt.verbs.rpc import TrackerRequest
 from adt.verbs.tune_request import TuneRequest
 from adt.verbs.up import UpRequest
+from support import every_verb
+from support.devices.programs import invoke
 from support.requests import KINDS, requests
 
 VERBS = {
@@ -164,7 +172,7 @@ def test_a_changed_request_keeps_the_settings_that_were_found(
     assert changed.resolved.origins["compile.opt_level"] == str(tmp_path / "adt.toml")
     assert changed.named("check") == "on" == changed.settings.compile.check
     assert (request.model, request.named("platform")) == (Path("m.onnx"), None)
-    with pytest.raises(ConfigError, match=r"compile\.opt_level = 'much'"):
+    with pytest.raises(ConfigError, match=r"^opt_level = 'much'"):
         request.but(opt_level="much")
 
 
@@ -186,6 +194,8 @@ def test_paths_sequences_and_switches_are_taken_as_people_write_them() -> None:
     assert request.accuracy_inputs == (Path("a.npz"),)
     assert (request.shapes, request.keep_float32, request.target) == (("x:1",), (), "cpu")
     assert request.use_cache is True
+    by_name = CompileRequest("m.onnx", shapes={"x": (1, 3), "y": [], "batch": 2})
+    assert by_name.shapes == ("x:1,3", "y:", "batch=2")
     assert requests.DeployRequest("one").packages == (Path("one"),)
     assert requests.DeployRequest(["one", Path("two")]).packages == (Path("one"), Path("two"))
     assert requests.LayersRequest("pkg", calls=(10, 20)).calls == (10, 20)
@@ -206,10 +216,12 @@ def test_mistakes_in_keywords() -> None:
         adt.compile()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="model is None"):
         adt.compile(None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"compile\.opt_level = 'much' \(from flag\) is not of type int"):
+    with pytest.raises(ConfigError, match=r"^opt_level = 'much' is not of type int"):
         adt.compile("m.onnx", opt_level="much")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"compile\.target = True \(from flag\) is not of type str"):
+    with pytest.raises(ConfigError, match=r"^target = True is not of type str"):
         adt.compile("m.onnx", target=True)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^compile\(\): shapes = 5 is not a list$"):
+        adt.compile("m.onnx", shapes=5)  # type: ignore[arg-type]
 
 
 def test_options_are_values() -> None:
@@ -369,3 +381,54 @@ def test_each_output_is_checked_before_the_work(tmp_path: Path) -> None:
 def test_a_wrong_choice_is_seen_before_what_is_missing() -> None:
     done = CliRunner().invoke(app, ["tune", "none.onnx", "--tuner", "foo"])
     assert done.exit_code == ConfigError.exit_code and "--tuner: 'foo' is none of its values" in done.stderr
+
+
+FUNCTIONS = {name: getattr(adt, name) for name in adt.NAMES if isfunction(getattr(adt, name))}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_of_each_verb_has_types_and_defaults(name: str) -> None:
+    function, signature = FUNCTIONS[name], inspect.signature(FUNCTIONS[name])
+    types = typing.get_type_hints(function)
+    assert types == {key: each.annotation for key, each in signature.parameters.items()} | {
+        "return": signature.return_annotation if signature.return_annotation is not None else type(None)
+    }
+    assert not any(isinstance(hint, str) for hint in types.values())
+    page = pydoc.plain(pydoc.render_doc(function))
+    aliases = "PathTo|Texts?|Number|Switch|Flag|Real|MaybePath|Paths|Directory|Files|Arrays|AnyPath|Shapes"
+    assert "_empty" not in page and not re.search(rf": '|: ({aliases})\b", page.splitlines()[2])
+    assert {"trust", "insecure_no_digest"}.isdisjoint([*signature.parameters][:-2])
+    for field, about in fields(function.request) if hasattr(function, "request") else ():
+        without = (None, "", (), inspect.Parameter.empty)
+        assert about.default in without or f"Default: {about.default!r}." in page, field
+
+
+def test_keywords_are_named_as_flags_are() -> None:
+    """Compare names: a flag may be in the singular where it is repeated; for ``--for`` there is ``--platform``."""
+    for request in KINDS:
+        for name, about in fields(request):
+            flags = {flag.strip("-").replace("-", "_") for one in about.flags for flag in one.split("/")}
+            plain = about.cli is None or not (flags or about.kw_only)
+            if name != "chunk_bytes":  # sizes are in bytes in Python, of --chunk-mb
+                assert plain or not flags or {name, name.removesuffix("s")} & flags, (request, name)
+
+
+def test_a_program_of_all_verbs_passes_strict_type_checks(tmp_path: Path) -> None:
+    text = Path(every_verb.__file__).read_text()
+    assert {*re.findall(r"\badt\.(\w+)", text)} == {*adt.NAMES}
+    (tmp_path / "program.py").write_text(text)
+    (tmp_path / "wrong.py").write_text("import adt\nadt.complie('m')\nadt.run('p', run_count='x')\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "program.py", "wrong.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert [line.split(": ")[0] for line in lines] == ["wrong.py:2", "wrong.py:3"], done.stdout
+
+
+def test_results_print_as_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_DATA_DIR", str(tmp_path))
+    result = adt.report()
+    assert str(result) == invoke("report").stdout.strip()
+    assert repr(result) == f"<TrendReport: {result}>"
+    kinds = {name: inspect.signature(function).return_annotation for name, function in FUNCTIONS.items()}
+    printed = {name for name, kind in kinds.items() if isinstance(kind, type) and "__str__" in vars(kind)}
+    assert printed >= VERBS.keys() - {"build-target", "doctor"} | {"build_target", "explain", "verify_layers"}

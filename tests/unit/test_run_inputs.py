@@ -12,7 +12,7 @@ from adt.errors import InputError, ToolNotFound
 from adt.host import extras
 from adt.package.inputs.files import read_inputs
 from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size, pictures_as_input
-from adt.package.manifest import Entry, TensorSpec, check_inputs
+from adt.package.manifest import Entry, TensorSpec, check_inputs, taken_inputs
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -313,3 +313,17 @@ def test_which_input_a_picture_is_for(png: Path) -> None:
     assert "--input FILE.npy" in caught.value.remedy
     with pytest.raises(InputError, match="which is no picture"):
         read_inputs(both, [], [f"threshold={png}"])
+
+
+def test_lists_and_numbers_take_the_type_of_the_input() -> None:
+    function = entry(
+        spec(3, dtype="int32", name="ids"), spec(1, 2), spec(name="scale"), spec(2, dtype="bool", name="on")
+    )
+    given = {"ids": [1, 2, 3], "x": ((0.5, 2),), "scale": 3, "on": [True, False]}
+    arrays = taken_inputs(function, given)
+    check_inputs("model", function, arrays)
+    assert {name: array.tolist() for name, array in arrays.items()} == {**given, "x": [[0.5, 2.0]]}
+    for value, dtype in ((np.zeros(3), "float64"), ([1.5, 2, 3], "float64"), ([1 << 40, 0, 0], "int64")):
+        assert taken_inputs(function, {"ids": value})["ids"].dtype == dtype  # nothing is rounded or cut off
+    with pytest.raises(InputError, match="input x is no array"):
+        taken_inputs(function, {"x": [[1, 2], [3]]})

@@ -42,7 +42,7 @@ def test_a_row_is_true(row: list[str]) -> None:
         known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known
         assert not hasattr(command, "commands"), f"{code} is no whole verb"
-    assert set(re.findall(r"`adt\.(\w+)\(", now)) <= adt.VERBS.keys()
+    assert set(re.findall(r"`adt\.(\w+)\(", now)) <= adt.NAMES.keys()
     places = re.findall(r"`(test_\w+\.py)::(test_\w+)`", shown)
     for file, name in places:
         assert any(f"def {name}(" in path.read_text() for path in TESTS.rglob(file)), f"{file} has no {name}"

@@ -8,6 +8,7 @@ Nothing is imported until a verb is used, and then only what it needs.
 from __future__ import annotations
 
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,29 @@ version. They are set before any of them is imported, and children inherit them;
 for _name, _value in SILENT.items():
     os.environ.setdefault(_name, _value)
 
-_STUB = Path(__file__).with_suffix(".pyi").read_text().splitlines()
-VERBS = {words[3]: words[1] for words in map(str.split, _STUB) if words[:1] == ["from"]}
-"""Each verb and the module that has it; the stub beside this file is where they are written."""
-__all__ = sorted(VERBS)
+_STUB = Path(__file__).with_suffix(".pyi").read_text()
+NAMES = {
+    name: module
+    for module, names in re.findall(r"^from (\S+) import (\([^)]*\)|.*)", _STUB, re.M)
+    for name in re.findall(r" as (\w+)", names)
+}
+"""Each verb, and what goes with them, and the module that has it; the stub beside this file says it."""
+__all__ = sorted(NAMES)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Find ``adt.VERB`` on first use (PEP 562)."""
-    if name in VERBS:
-        return getattr(import_module(VERBS[name]), name)
-    raise AttributeError(f"module 'adt' has no attribute {name!r}")
+    if name == "errors":
+        return import_module("adt.errors")
+    if name in NAMES:
+        from adt.options.annotations import with_types
+
+        return with_types(getattr(import_module(NAMES[name]), name))
+    from difflib import get_close_matches
+
+    close = "".join(f". Did you mean {each!r}?" for each in get_close_matches(name, __all__, n=1))
+    raise AttributeError(f"module 'adt' has no attribute {name!r}{close}")

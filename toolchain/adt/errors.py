@@ -7,9 +7,10 @@ docstring or with a code that is already taken fails the unit tests.
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells report for ctrl-C
 TERMINATED = 143  # 128 + SIGTERM
@@ -41,6 +42,11 @@ class AdtError(Exception):
         self.remedy = remedy
         self.details = printable(details)
         self.options = tuple(options)
+        self.add_note(f"remedy: {remedy}")  # for a traceback; the command line prints it from the attribute
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Restore the attributes after pickling: the class cannot be called with the message alone."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ConfigError(AdtError):

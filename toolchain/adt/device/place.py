@@ -36,6 +36,7 @@ from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
 
 log = logging.getLogger("adt.run")
@@ -445,8 +446,10 @@ class Opened:
     bundle: TargetBundle | None
     """None: TVM's wheel runs it."""
 
-    def run(self, options: RtvmOptions, inputs: Inputs, *, timeout: Seconds) -> RtvmRun:
+    def run(
+        self, options: RtvmOptions, inputs: Mapping[str, ArrayLike] | None, *, timeout: Seconds
+    ) -> RtvmRun:
         """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
-        if inputs is not None:
-            inputs = taken_inputs(self.package.manifest.entry(options.entry), inputs)
-        return self.place.run(options, inputs, timeout=timeout)
+        entry = self.package.manifest.entry(options.entry)
+        arrays = taken_inputs(entry, inputs) if inputs is not None else None
+        return self.place.run(options, arrays, timeout=timeout)

@@ -26,7 +26,7 @@ from adt.measure.statistics import Interval, drift, quantiles, ratio_interval, s
 from adt.package.files import MANIFEST
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import ArrayLike
 
     from adt.measure.conditions import Samples
     from adt.measure.statistics import Times
@@ -63,7 +63,7 @@ class BenchSetup:
     """With OpenCL, load once with nothing from a program cache, too."""
     timeout: float = 600.0
     """Seconds that a run of the program may take, on top of what its runs are expected to."""
-    inputs: Mapping[str, np.ndarray] | None = None
+    inputs: Mapping[str, ArrayLike] | None = None
     """By name; None lets the runner make them up."""
     label: str = ""
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, overload
 
 from adt.errors import ConfigError
 
+AnyPath = str | os.PathLike[str]
 if TYPE_CHECKING:
     Accepted = TypeVar("Accepted", contravariant=True)
     Value = TypeVar("Value", covariant=True)
@@ -34,25 +35,29 @@ if TYPE_CHECKING:
         def __get__(self, owner: object, kind: Any = None) -> Any: ...
         def __set__(self, owner: object, value: Accepted) -> None: ...
 
-    AnyPath = str | os.PathLike[str]
-    PathTo = _Field[AnyPath, Path]
-    MaybePath = _Field[AnyPath | None, Path | None]
-    Paths = _Field[Sequence[AnyPath] | None, tuple[Path, ...]]
-    OneOrMorePaths = _Field[AnyPath | Sequence[AnyPath] | None, tuple[Path, ...]]
-    Text = _Field[str | None, str]
-    Directory = _Field[AnyPath | None, str]
-    Switch = _Field[bool | str | None, str]
-    Texts = _Field[Sequence[str] | None, tuple[str, ...]]
-    OneOrMoreTexts = _Field[str | Sequence[str] | None, tuple[str, ...]]
-    Files = _Field[Sequence[AnyPath] | None, tuple[str, ...]]
-    Flag = _Field[bool | None, bool]
-    Number = _Field[int | None, int]
-    Real = _Field[float | None, float]
 else:
-    PathTo, MaybePath, Paths = Path, Path | None, tuple[Path, ...]
-    OneOrMorePaths, Files, Texts, OneOrMoreTexts = Paths, *[tuple[str, ...]] * 3
-    Text = Directory = Switch = str
-    Flag, Number, Real = bool, int, float
+
+    class _Field:
+        """For help: Annotated with the type that a caller may give."""
+
+        def __class_getitem__(cls, kinds: tuple[Any, Any]) -> Any:
+            return Annotated[kinds[1], kinds[0]]
+
+
+PathTo = _Field[AnyPath, Path]
+MaybePath = _Field[AnyPath | None, Path | None]
+Paths = _Field[Sequence[AnyPath] | None, tuple[Path, ...]]
+OneOrMorePaths = _Field[AnyPath | Sequence[AnyPath] | None, tuple[Path, ...]]
+Text = _Field[str | None, str]
+Directory = _Field[AnyPath | None, str]
+Switch = _Field[bool | str | None, str]
+Texts = _Field[Sequence[str] | None, tuple[str, ...]]
+OneOrMoreTexts = _Field[str | Sequence[str] | None, tuple[str, ...]]
+Files = _Field[Sequence[AnyPath] | None, tuple[str, ...]]
+Shapes = _Field[Sequence[str] | Mapping[str, int | Sequence[int]] | None, tuple[str, ...]]
+Flag = _Field[bool | None, bool]
+Number = _Field[int | None, int]
+Real = _Field[float | None, float]
 
 REQUIRED: Any = inspect.Parameter.empty
 FIRST_CLAUSE = r"; |: | \(|\. "
@@ -176,7 +181,7 @@ def python(doc: str, **about: Any) -> Any:
     return Option(doc, (), cli=None, **about)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
+@typing.dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
 class Options:
     """A frozen record of options; those written in a class with a *section* are settings of it."""
 
@@ -208,7 +213,7 @@ class Options:
             if arguments[name] is None and about.default is REQUIRED:
                 raise TypeError(f"{name} is None")
         return {
-            name: about.default if arguments[name] is None else _field_value(kinds[name], arguments[name])
+            name: _field_value(name, kinds[name], arguments[name], about.default)
             for name, about in self._options.items()
         }
 
@@ -243,14 +248,10 @@ def values_of(instance: Options) -> dict[str, Any]:
 def signature_of(kind: type[Options]) -> inspect.Signature:
     """Return the signature with which a class of options is called."""
     if "_signature" not in vars(kind):
-        annotations: dict[str, Any] = {}
-        for base in reversed(kind.__mro__):
-            annotations |= inspect.get_annotations(base)
         parameters = [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                annotation=annotations[name],
                 default=None if about.key else about.default,
             )
             for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
@@ -286,11 +287,15 @@ def without_none(hint: Any) -> Any:
     return kinds[0] if type(None) in typing.get_args(hint) and len(kinds) == 1 else hint
 
 
-def _field_value(kind: Any, value: Any) -> Any:
+def _field_value(name: str, kind: Any, value: Any, default: Any) -> Any:
     """Return *value* as the field has it: paths and sequences may be given in several ways."""
+    if value is None:
+        return default
     if kind is Path and isinstance(value, str | os.PathLike):
         return Path(value)
     if kind in (tuple[Path, ...], tuple[str, ...]):
         values = (value,) if isinstance(value, str | os.PathLike) else value
+        if not isinstance(values, Iterable):
+            raise TypeError(f"{name} = {value!r} is not a list")
         return tuple(map(Path if kind == tuple[Path, ...] else os.fspath, values))
     return value

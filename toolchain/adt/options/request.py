@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
-from adt.options.option import Option, Options, options_of, signature_of, values_of
+from adt.options.option import REQUIRED, Option, Options, options_of, signature_of, values_of
 from adt.options.resolve import Resolved, executed, load_settings, override, show_programs
 from adt.options.sections import Settings
 
@@ -86,6 +86,9 @@ def resolve_settings(flags: Mapping[str, object]) -> Resolved:
 
 def _setting(about: Option, value: Any) -> Any:
     """Return the value of a setting: None for an empty list; on or off for one that is also ``auto``."""
+    if isinstance(value, Mapping):  # shapes, and extents of symbols
+        texts = {n: f"={v}" if isinstance(v, int) else f":{','.join(map(str, v))}" for n, v in value.items()}
+        value = [name + text for name, text in texts.items()]
     if isinstance(value, list | tuple) and not value:
         return None
     return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value
@@ -117,6 +120,7 @@ def takes(
             return function(asked)
 
         kind, returned = typing.cast(type, request), inspect.get_annotations(function).get("return")
+        verb.request = kind  # type: ignore[attr-defined]
         verb.__signature__ = signature_of(kind).replace(return_annotation=returned)  # type: ignore[attr-defined]
         # What each keyword means goes before the errors.
         written, raises, errors = inspect.cleandoc(function.__doc__ or "").partition("\nRaises:")
@@ -128,6 +132,5 @@ def takes(
 
 
 def _meaning(about: Option) -> str:
-    if about.key:
-        return f"{about.doc} None: {about.key} of the settings."
-    return about.doc if about.default in (None, "", ()) else f"{about.doc} Default: {about.default!r}."
+    default = "" if about.default in (None, "", (), REQUIRED) else f" Default: {about.default!r}."
+    return f"{about.doc}{default}" + (f" None: the setting {about.key}." if about.key else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +31,7 @@ NOT_SETTINGS = {
 """Variables with our prefix that are no settings, and what they mean."""
 TOOL_TABLE = " [tool.adt]"
 TRUE = ("1", "true", "on", "yes")
+TEXTS = tuple[str, ...]
 FALSE = ("0", "false", "off", "no")
 
 
@@ -203,6 +203,7 @@ def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
 def _typed(key: str, value: object, origin: str) -> object:
     """Check or convert one value; text from the environment is converted, TOML must have the type."""
     kind = known_options()[key][1]
+    name, where = (known_options()[key][0].name, "") if origin == "flag" else (key, f" (from {origin})")
     converted: object = None
     shown = "a number of thousands of digits"
     with contextlib.suppress(ValueError, OverflowError):
@@ -210,8 +211,8 @@ def _typed(key: str, value: object, origin: str) -> object:
         converted = _converted(value, kind)
     if converted is None:
         raise ConfigError(
-            f"{key} = {shown} (from {origin}) is not of type {getattr(kind, '__name__', kind)}",
-            remedy=f"Give {key} a value of that type.",
+            f"{name} = {shown}{where} is not of type {'list of str' if kind == TEXTS else kind.__name__}",
+            remedy=f"Give {name} a value of that type.",
         )
     about = known_options()[key][0]
     if origin == "flag" or converted != about.default:  # a file may spell what is not given
@@ -221,7 +222,7 @@ def _typed(key: str, value: object, origin: str) -> object:
 
 def _converted(value: object, kind: Any) -> object:
     """Convert *value* to *kind*; None, or ValueError, where that cannot be."""
-    if isinstance(kind, types.GenericAlias):  # tuple[str, ...]
+    if kind == TEXTS:
         if isinstance(value, str):
             return tuple(part for part in value.split(";") if part)
         listed = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)

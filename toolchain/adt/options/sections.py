@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adt.errors import ConfigError
 from adt.limits import MOST_PORT
-from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
+from adt.options.option import Directory, Flag, Number, Options, Real, Shapes, Switch, Text, Texts, option
 
 FEWEST_ROUNDS = 6
 """Below, not even the smallest and the largest of the rounds are 95 % apart."""
@@ -20,6 +20,8 @@ MOST_SECONDS = 1e6
 """Longest time limit; system calls count milliseconds in 31 bits."""
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
+FOR = ("--for", "--platform")
+"""Flags of the platform: the first cannot be a keyword of Python."""
 
 
 class TvmSettings(Options, section="tvm"):
@@ -47,7 +49,7 @@ class BuildSettings(Options, section="build"):
         "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
         "as ``linux-aarch64-cpu`` (`adt presets` lists them); empty: the connected device's, else "
         "that of the bundles here, else ``android-arm64-v8a`` if there is an NDK.",
-        "--for",
+        *FOR,
         default="",
         help="What to build for, or a preset of one (adt presets); else what the connected device is, else "
         "what a bundle here is for.",
@@ -144,8 +146,9 @@ class CompileSettings(Options, section="compile"):
         offers="processor",
     )
     opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3, least=0, most=3)
-    shapes: Texts = option(
-        "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
+    shapes: Shapes = option(
+        "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``; in "
+        "Python also ``{'x': (1, 3), 'batch': 1}``.",
         "--shape",
         default=(),
         metavar="NAME:1,3,224,224|SYMBOL=1,…",

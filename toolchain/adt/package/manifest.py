@@ -29,7 +29,7 @@ from adt.package.reports import Accuracy, Convolution, OffloadReport, TextureRep
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 5
@@ -340,10 +340,23 @@ def _fault(facts: PackageManifest) -> str:
     return ""
 
 
-def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return *inputs* without those of the model that *entry* does not take, which a caller may give, too."""
-    unused = {spec.name for spec in entry.unused}
-    return {name: array for name, array in inputs.items() if name not in unused}
+def taken_inputs(entry: Entry, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """Return *inputs* as arrays, without those of the model that *entry* does not take."""
+    unused, specs = {spec.name for spec in entry.unused}, {spec.name: spec for spec in entry.inputs}
+    return {name: _array(name, each, specs.get(name)) for name, each in inputs.items() if name not in unused}
+
+
+def _array(name: str, value: Any, spec: TensorSpec | None) -> Array:
+    """Return *value* as an array; lists and numbers, which have no type of their own, take that of *spec*."""
+    import numpy as np
+
+    try:
+        array: Array = np.asarray(value)
+        typed = array.astype(spec.dtype) if spec and not hasattr(value, "dtype") else array
+    except (TypeError, ValueError) as error:
+        remedy = "Give an array, or lists of numbers, of equal length at each depth."
+        raise InputError(f"input {name} is no array: {error}", remedy=remedy) from error
+    return typed if typed.dtype.kind == "f" or np.array_equal(typed, array) else array
 
 
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:

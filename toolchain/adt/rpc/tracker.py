@@ -166,9 +166,9 @@ def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
     try:
         wire.summary(tracker)
     except AdtError as error:
-        if not address:
-            error.remedy = "adt tracker stop; adt tracker start"
-        raise
+        if address:
+            raise
+        raise type(error)(error.what, remedy="adt tracker stop; adt tracker start") from error
     return tracker
 
 

@@ -73,6 +73,7 @@ class ApkRequest(Request):
     java_package: str | None = option(
         "The app's id; else com.example.MODEL_bench or .adt_rpc.",
         "--package",
+        "--java-package",
         default=None,
         metavar="com.a.b",
     )
@@ -92,7 +93,7 @@ class InstallRequest(Request):
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     key: str = shared.KEY
-    tracker_address: str = shared.TRACKER_ADDRESS
+    tracker: str = shared.TRACKER_ADDRESS
     apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
     run: bool = option(
         "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False
@@ -261,7 +262,7 @@ def install(request: InstallRequest) -> Installed:
 
     apk = request.apk
     contents = read_apk(apk)
-    if (request.key or request.tracker_address) and not (contents.serves and request.run):
+    if (request.key or request.tracker) and not (contents.serves and request.run):
         raise ConfigError(
             f"{apk} does not register with a tracker" + ("" if contents.serves else ": it is no RPC server"),
             remedy="Leave --key and --tracker away; or: adt apk --rpc-server, then adt install APK --run.",
@@ -293,7 +294,7 @@ def install(request: InstallRequest) -> Installed:
             f"{contents.app}/{ACTIVITY_CLASS}",
             request.settings.rpc,
             key=request.key,
-            tracker_address=request.tracker_address,
+            tracker_address=request.tracker,
         )
         return Installed(device.serial, apk, contents.app, (), (), serving)
     with scratch_directory("results") as scratch:

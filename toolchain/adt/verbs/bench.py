@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 class BenchRequest(Request):
     """Request of :func:`adt.bench`."""
 
-    trust: bool = shared.TRUST
-    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
     model: MaybePath = shared.SOURCE_MODEL
     package: PathTo = option(shared.PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
@@ -69,12 +67,13 @@ class BenchRequest(Request):
     label: str = shared.LABEL
     verify: bool = shared.VERIFY
     cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
 class AbRequest(Request):
     """Request of :func:`adt.bench_ab`."""
 
-    trust: bool = shared.TRUST
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
@@ -96,6 +95,7 @@ class AbRequest(Request):
     rounds: int | None = shared.ROUNDS
     a: PathTo = option("A package.", kw_only=False)
     b: PathTo = option("Another one.", kw_only=False)
+    trust: bool = shared.TRUST
 
 
 log = logging.getLogger("adt.bench")

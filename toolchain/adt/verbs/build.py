@@ -56,9 +56,8 @@ class BuildRequest(Request):
     tvm_source: Directory = TvmSettings.tvm_source
     progress: Callable[[str], None] = PROGRESS
     out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None, check=check_directory)
-    out_layout: str = option(
+    layout: str = option(
         "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
-        "--layout",
         default="bundle",
         choices=["bundle", "jni"],
     )
@@ -133,7 +132,7 @@ def build_target(request: BuildRequest) -> BuildResult:
     from adt.bundle.bundle import export
     from adt.bundle.plan import plan_build
 
-    if request.abis or request.out_layout != "bundle":
+    if request.abis or request.layout != "bundle":
         raise ConfigError("several ABIs, or a layout of them", remedy="Call adt.build_abis.")
     result = build_bundle(plan_build(with_platform(request).settings), progress=request.progress)
     if request.out is not None:
@@ -152,7 +151,7 @@ def build_abis(request: BuildRequest) -> tuple[BuildResult, ...]:
     from adt.bundle.bundle import check_layout, export
     from adt.bundle.plan import plan_build
 
-    check_layout(request.out_layout)
+    check_layout(request.layout)
     names = [f"android-{abi}" for abi in dict.fromkeys(request.abis)]
     if len({platform_named(name).abi for name in names}) < len(names):
         raise ConfigError(
@@ -163,7 +162,7 @@ def build_abis(request: BuildRequest) -> tuple[BuildResult, ...]:
         for name in names
     ]
     if request.out is not None:
-        export([result.bundle for result in results], request.out, request.out_layout)
+        export([result.bundle for result in results], request.out, request.layout)
     return tuple(results)
 
 
@@ -186,7 +185,7 @@ def build_target_command(
         steps = explain_build(request)
         return Rendering("build-target-explain", {"steps": steps}, steps)
     with status_line("build-target") as progress:
-        if not request.abis and request.out_layout == "bundle":
+        if not request.abis and request.layout == "bundle":
             results: tuple[BuildResult, ...] = (build_target(request.but(progress=progress)),)
         else:
             abis = request.abis or [default_platform(request.resolved, android=True).removeprefix("android-")]
@@ -195,20 +194,19 @@ def build_target_command(
 
     documents = [document_of(result) | {"path": out or result.bundle.path} for result in results]
     document = documents[0] if len(documents) == 1 else {"bundles": documents}
-    return Rendering("build-target", document, _build_lines(results, out))
+    lines = [line for result in results for line in _build_lines(result)]
+    return Rendering("build-target", document, [*lines, f"bundle      {out or results[-1].bundle.path}"])
 
 
-def _build_lines(results: Sequence[BuildResult], out: Path | None) -> Iterator[str]:
-    for result in results:
-        source, bundle = result.source, result.bundle.manifest
-        ndk = f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else ""
-        work = "up to date" if result.reused else f"{result.compiled} translation units compiled"
-        yield f"TVM source  {source.version} ({source.provider}: {source.reason})"
-        yield f"compiler    {bundle.compiler}{ndk}"
-        yield f"built       {bundle.preset}: {work} in {result.seconds:.1f} s"
-        for name, facts in bundle.all_files.items():
-            yield f"  {name:<24} {facts.size:>10,} bytes"
-    yield f"bundle      {out or results[-1].bundle.path}"
+def _build_lines(result: BuildResult) -> Iterator[str]:
+    source, bundle = result.source, result.bundle.manifest
+    ndk = f", NDK {bundle.ndk_revision}" if bundle.ndk_revision else ""
+    work = "up to date" if result.reused else f"{result.compiled} translation units compiled"
+    yield f"TVM source  {source.version} ({source.provider}: {source.reason})"
+    yield f"compiler    {bundle.compiler}{ndk}"
+    yield f"built       {bundle.preset}: {work} in {result.seconds:.1f} s"
+    for name, facts in bundle.all_files.items():
+        yield f"  {name:<24} {facts.size:>10,} bytes"
 
 
 @command("adt source --provider registry")

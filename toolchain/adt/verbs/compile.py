@@ -23,6 +23,7 @@ from adt.options.option import (
     Number,
     Paths,
     PathTo,
+    Shapes,
     Switch,
     Text,
     Texts,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 class CompileRequest(Request):
     """Request of :func:`adt.compile`."""
 
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
     model: PathTo = option(MODEL, kw_only=False)
     params: Mapping[str, Any] | None = PARAMS
     platform: Text = BuildSettings.platform
@@ -60,7 +59,7 @@ class CompileRequest(Request):
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
     half_only: Texts = CompileSettings.half_only
@@ -86,23 +85,25 @@ class CompileRequest(Request):
         metavar="FILE.npz",
     )
     use_cache: bool = option(
-        "Copy what was compiled before with all the same.", "--cache/--no-cache", default=True
+        "Copy what was compiled before with all the same.", "--cache/--no-cache", "--use-cache", default=True
     )
     passes: Sequence[Callable[[Any], Any]] = python(
         "Passes of your own, from ``tvm.IRModule`` to ``tvm.IRModule``: run in their order on the imported "
         "model, before precision, libraries and adt's own passes. What they make is not cached.",
         default=(),
     )
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
 
 
 class ExplainRequest(Request):
     """Request of :func:`adt.explain`."""
 
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
     model: PathTo = option(MODEL, kw_only=False)
     params: Mapping[str, Any] | None = PARAMS
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
 
 
 class KernelRequest(Request):

@@ -288,7 +288,7 @@ def stats_command(db: Annotated[Path, DB]) -> Rendering:
     return Rendering("db-stats", counts, _stats_lines(counts, db))
 
 
-def _stats_lines(counts: Counts, db: Path) -> Iterator[str]:
+def _stats_lines(counts: Counts, db: Path = Path("DB")) -> Iterator[str]:
     from adt.tuning.database.contents import describe
 
     backups = f"; {counts.backups} files in backup/, {counts.backup_bytes:,} bytes" if counts.backups else ""

@@ -241,8 +241,11 @@ def probe_command(
 ) -> Rendering:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
     hardware = probe(serial, timeout=timeout, fresh=fresh)
-    lines = (f"{name:<10} {text}".rstrip() for name, text in rows(hardware))
-    return Rendering("probe", hardware, lines)
+    return Rendering("probe", hardware, _probe_lines(hardware))
+
+
+def _probe_lines(hardware: Probe) -> Iterator[str]:
+    return (f"{name:<10} {text}".rstrip() for name, text in rows(hardware))
 
 
 def rows(hardware: Probe) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,10 @@ class GenerateRequest(Request):
     allow_4k: bool = ALLOW_4K
     out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR", check=check_directory)
     java_package: str = option(
-        "The code's package; its last part is the C++ namespace.", "--package", metavar="com.a.b"
+        "The code's package; its last part is the C++ namespace.",
+        "--package",
+        "--java-package",
+        metavar="com.a.b",
     )
     classes: Mapping[str, str] | None = python(
         "Class of a model by its package's name, or by an empty name when there is one model; else it is "

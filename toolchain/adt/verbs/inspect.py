@@ -32,7 +32,7 @@ from adt.options.option import (
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.sections import BuildSettings, DeviceSettings
+from adt.options.sections import FOR, BuildSettings, DeviceSettings
 from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ElfRequest(Request):
     platform: str | None = option(
         "What to judge them for; else what the bundle or package among them was made for, else what each "
         "file says of itself.",
-        "--for",
+        *FOR,
         default=None,
         help="What to judge them for; else what they say.",
         metavar="PLATFORM",
@@ -594,10 +594,14 @@ def _doctor_summary(checks: tuple[Check, ...]) -> str:
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a")
 def elf_command(request: ElfRequest) -> Rendering:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
+    report = elf(request)
+    return Rendering("elf", report, _elf_lines(report), _failure(report))
+
+
+def _elf_lines(report: ElfReport) -> list[str]:
     from adt.bundle.audit.report import table
 
-    report = elf(request)
-    return Rendering("elf", report, [table(report)], _failure(report))
+    return [table(report)]
 
 
 def _failure(report: ElfReport) -> BuildError | None:

@@ -11,7 +11,7 @@ from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries, titles
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import HIDDEN, form, in_document
-from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option
+from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Shapes, Text, Texts, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, VerifySettings
 from adt.verbs import options as shared
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 class CompareOffloadRequest(Request):
     """Request of :func:`adt.compare_offload`."""
 
-    trust: bool = shared.TRUST
-    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
     model: PathTo = option(shared.MODEL, kw_only=False)
     params: Mapping[str, Any] | None = shared.PARAMS
     platform: Text = BuildSettings.platform
@@ -43,7 +41,7 @@ class CompareOffloadRequest(Request):
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
     half_only: Texts = CompileSettings.half_only
@@ -71,6 +69,8 @@ class CompareOffloadRequest(Request):
     record: bool = shared.RECORD
     label: str = shared.LABEL
     rounds: int | None = shared.ROUNDS
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
 log = logging.getLogger("adt.bench")
@@ -247,7 +247,7 @@ def compare_offload_command(
     return Rendering("compare-offload", result, lines, _failure(result))
 
 
-def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
+def _lines(result: OffloadComparison, *, everything: bool = False) -> Iterator[str]:
     from adt.measure.bench import sentence
     from adt.measure.profile.output import table
     from adt.verbs.inspect import offload_lines

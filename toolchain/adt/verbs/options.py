@@ -18,9 +18,13 @@ from adt.options.option import option, python
 from adt.options.sections import FEWEST_ROUNDS, MOST_SECONDS
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from adt.numerics import Array
 
-    Arrays = Mapping[str, Array]
+    Arrays = Mapping[str, ArrayLike]
+else:
+    Arrays = Mapping[str, Any]  # for help: numpy's type takes ten lines
 
 
 def quiet(*_event: object) -> None:
@@ -70,7 +74,7 @@ def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -
     return model
 
 
-def load_npz(path: Path) -> Arrays:
+def load_npz(path: Path) -> Mapping[str, Array]:
     """Load the arrays of an .npz file by name; pickled objects are refused."""
     from adt.host.npz import named_arrays
 
@@ -140,7 +144,7 @@ SOURCE_MODEL = option(
     "The source model; else the copy that compiling kept.", default=None, complete=model_file
 )
 INPUTS = option(
-    "Name to array; made up from *seed* when not given.",
+    "Name to array, list or number; made up from *seed* when not given.",
     "--input",
     "-i",
     default=None,

@@ -97,7 +97,7 @@ def profile(request: ProfileRequest) -> Profile:
         threads=request.threads,
         affinity=request.affinity,
     ).worthwhile(opened.place)
-    ran = opened.place.run(options, request.inputs, timeout=request.settings.device.run_seconds)
+    ran = opened.run(options, request.inputs, timeout=request.settings.device.run_seconds)
     device = ran.report.get("device", {})
     where = ProfilePlace(
         opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))
@@ -141,16 +141,20 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.device.place import RUNS_ONCE
     from adt.measure.profile.assembly import ProfilePlace, assemble
     from adt.package.inputs.random import random_inputs
+    from adt.package.manifest import taken_inputs
     from adt.rpc.session import explain_errors
     from adt.verbs.run import RPC
 
-    model, entry, inputs = remote.model, request.entry, request.inputs
+    model, entry = remote.model, request.entry
     warmup_runs, runs = request.warmup_runs, request.runs
     if remote.emulated:
         log.info(RUNS_ONCE, remote.name)
         warmup_runs, runs = 0, 1
-    if inputs is None:
-        inputs = random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
+    inputs = (
+        random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
+        if request.inputs is None
+        else taken_inputs(model.entry(entry), request.inputs)
+    )
     measure = _function(remote)
     model.set_inputs(inputs, entry)
     for _ in range(warmup_runs):
@@ -216,13 +220,17 @@ def profile_command(
     ],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
-    from adt.measure.profile.output import table
-
     result = profile(request)
-    lines = table(result, sort=sort, everything=everything)
+    lines = _lines(result, sort=sort, everything=everything)
     if trace:
         profile_trace(result, trace)
     if html:
         profile_html(result, html)
     lines += [f"wrote {name}" for name in (trace, html) if name]
     return Rendering("profile", result, lines)
+
+
+def _lines(result: Profile, **how: Any) -> list[str]:
+    from adt.measure.profile.output import table
+
+    return table(result, **how)

@@ -17,6 +17,7 @@ from adt.host.isolated import isolated
 from adt.options.option import (
     Files,
     PathTo,
+    Shapes,
     Texts,
     dependent,
     exclusive,
@@ -36,11 +37,9 @@ from adt.verbs.options import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_fi
 class QuantizeRequest(Request):
     """Request of :func:`adt.quantize`."""
 
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
     model: PathTo = option(MODEL, kw_only=False, complete=partial(model_file, runs=False))
     params: Mapping[str, Any] | None = PARAMS
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
     out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE", check=check_output)
     calibrate: Files = option(
         "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
@@ -77,6 +76,8 @@ class QuantizeRequest(Request):
         least=0,
         most=1,
     )
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
 
 
 WRITTEN = "quantized.onnx"

@@ -20,7 +20,7 @@ from adt.host.document import aligned
 from adt.options.option import MaybePath, Real, Text, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
-from adt.options.sections import DeviceSettings, RpcSettings
+from adt.options.sections import FOR, DeviceSettings, RpcSettings
 from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ PORT_END = option("Last port to try.", default=None, least=1, most=65535)
 EXPOSE = option("Listen on the network: whoever reaches it can run programs here.", default=False)
 USE_TRACKER = option(
     "False: clients connect directly.",
-    "--no-tracker",
+    "--use-tracker/--no-tracker",
     default=True,
-    help="Do not register: clients connect directly.",
+    help="Register with the tracker, or not: clients connect directly.",
 )
 
 
@@ -56,7 +56,7 @@ class RpcStartRequest(Request):
     timeout: Real = DeviceSettings.timeout
     key: str = KEY
     bundle: MaybePath = BUNDLE
-    tracker_address: str = TRACKER_ADDRESS
+    tracker: str = TRACKER_ADDRESS
     use_tracker: bool = USE_TRACKER
     port: int | None = PORT
     port_end: int | None = PORT_END
@@ -67,7 +67,7 @@ class ServeHereRequest(Request):
 
     key: str = KEY
     bundle: MaybePath = BUNDLE
-    tracker_address: str = TRACKER_ADDRESS
+    tracker: str = TRACKER_ADDRESS
     port: int | None = PORT
     expose: bool = EXPOSE
 
@@ -77,12 +77,12 @@ class ServeRequest(Request):
 
     key: str = KEY
     bundle: MaybePath = BUNDLE
-    tracker_address: str = TRACKER_ADDRESS
+    tracker: str = TRACKER_ADDRESS
     port: int | None = PORT
     expose: bool = EXPOSE
     use_tracker: bool = USE_TRACKER
-    board_address: str = option("The board, as ssh takes it.", "--board", default="USER@BOARD")
-    platform: str = option("What the board is.", "--for", default="linux-aarch64", offers="platform")
+    board: str = option("The board, as ssh takes it.", default="USER@BOARD")
+    platform: str = option("What the board is.", *FOR, default="linux-aarch64", offers="platform")
 
 
 log = logging.getLogger("adt.rpc")
@@ -133,15 +133,15 @@ def tracker_stop() -> TrackerInfo:
     return tracking.stop()
 
 
-def tracker_status(tracker_address: str = "") -> TrackerInfo:
+def tracker_status(tracker: str = "") -> TrackerInfo:
     """Ask the tracker for its servers; one that does not run is no error.
 
     Args:
-        tracker_address: ``HOST:PORT`` of another tracker than adt's own.
+        tracker: ``HOST:PORT`` of another tracker than adt's own.
     """
     from adt.rpc import tracker as tracking
 
-    return tracking.status(tracker_address)
+    return tracking.status(tracker)
 
 
 @takes(RpcStartRequest)
@@ -170,7 +170,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
         device,
         report.deployment,
         key=request.key or settings.key,
-        tracker_address=request.tracker_address,
+        tracker_address=request.tracker,
         use_tracker=request.use_tracker,
         ports=settings.ports.chosen(request.port, request.port_end),
         tracker_ports=settings.tracker_ports,
@@ -198,12 +198,12 @@ def serve_deployed(
     )
 
 
-def rpc_stop(serial: str | None = None, *, everything: bool = False) -> tuple[str, ...]:
+def rpc_stop(serial: str | None = None, *, all: bool = False) -> tuple[str, ...]:
     """End servers and remove every trace of them, here and on the devices; the tracker stays.
 
     Args:
         serial: the device; None: device.serial of the settings, else ANDROID_SERIAL, else the only server's.
-        everything: the servers on all devices.
+        all: the servers on all devices.
 
     Returns:
         The serials of those that were stopped.
@@ -214,7 +214,7 @@ def rpc_stop(serial: str | None = None, *, everything: bool = False) -> tuple[st
     from adt.rpc import server
 
     settings = resolve_settings({"device.serial": serial}).settings.device
-    if everything:
+    if all:
         return server.stop_all()
     named = settings.serial or os.environ.get("ANDROID_SERIAL", "")
     serials = [named] if named else [status.serial for status in server.statuses()]
@@ -226,16 +226,16 @@ def rpc_stop(serial: str | None = None, *, everything: bool = False) -> tuple[st
     return tuple(serial for serial in serials if server.stop(serial))
 
 
-def rpc_status(tracker_address: str = "") -> RpcStatus:
+def rpc_status(tracker: str = "") -> RpcStatus:
     """Ask the tracker for its queues, and look at every server; what does not run is no error.
 
     Args:
-        tracker_address: ``HOST:PORT`` of another tracker than adt's own.
+        tracker: ``HOST:PORT`` of another tracker than adt's own.
     """
     from adt.rpc import server
     from adt.rpc import tracker as tracking
 
-    return RpcStatus(tracking.status(tracker_address), server.statuses())
+    return RpcStatus(tracking.status(tracker), server.statuses())
 
 
 @takes(ServeRequest)
@@ -252,12 +252,12 @@ def rpc_serve(request: ServeRequest) -> ServePlan:
 
     settings = request.settings.rpc
     opened = choose_bundle((platform_named(request.platform).name,), request.bundle, server=True)
-    address = request.tracker_address or tracking.running() or f"127.0.0.1:{settings.tracker_port}"
+    address = request.tracker or tracking.running() or f"127.0.0.1:{settings.tracker_port}"
     if request.expose:
         log.warning(tracking.EXPOSED, "server")
     return board.plan(
         opened,
-        board=request.board_address,
+        board=request.board,
         key=server.check_key(request.key or settings.key or opened.manifest.platform),
         port=request.port or settings.port,
         tracker=address if request.use_tracker else "",
@@ -286,7 +286,7 @@ def rpc_serve_here(request: ServeHereRequest) -> int:
     words = board.arguments(
         key=server.check_key(request.key or settings.key or "board"),
         port=request.port or settings.port,
-        tracker=request.tracker_address,
+        tracker=request.tracker,
         expose=request.expose,
     )
     return board.serve(opened, words)
@@ -359,9 +359,9 @@ def tracker_stop_command() -> Rendering:
 
 
 @command("adt tracker status", group=tracker, name="status")
-def tracker_status_command(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
+def tracker_status_command(tracker: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
     """Show the tracker, its queues and its servers."""
-    info = tracker_status(tracker_address)
+    info = tracker_status(tracker)
     servers = info.summary.servers if info.summary else ()
     lines = [*_tracker_lines(info), *(f"server  {server.key:<20} {server.address}" for server in servers)]
     return Rendering("tracker-status", info, lines)
@@ -380,16 +380,16 @@ def rpc_stop_command(
     everything: Annotated[bool, option("The servers on all devices.", "--all", default=False)],
 ) -> Rendering:
     """End servers and remove every trace of them, here and on the devices."""
-    stopped = rpc_stop(serial, everything=everything)
+    stopped = rpc_stop(serial, all=everything)
     none = "no server ran" + (f" on {serial}" if serial else "")
     lines = [f"stopped the server on {serial}" for serial in stopped]
     return Rendering("rpc-stop", {"stopped": stopped}, lines or [none])
 
 
 @command("adt rpc status --json", group=rpc, name="status")
-def rpc_status_command(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
+def rpc_status_command(tracker: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
     """Show the tracker's queues, and every server with its state."""
-    status = rpc_status(tracker_address)
+    status = rpc_status(tracker)
     return Rendering("rpc-status", status, _status_lines(status))
 
 

@@ -51,11 +51,12 @@ class RunRequest(Request):
     tracker: str = TRACKER
     seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
-    inputs: Arrays | None = python("Name to array.", default=None)
+    inputs: Arrays | None = python("Name to array, list or number.", default=None)
     files: Files = option(
         ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
         "--input",
         "-i",
+        "--file",
         default=(),
         metavar="[NAME=]FILE",
     )
@@ -253,7 +254,7 @@ def run_command(
 
 
 def _lines(
-    result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
+    result: RunResult, written: tuple[Path, ...] = (), ranking: Callable[[], Ranking | None] = lambda: None
 ) -> Iterator[str]:
     from adt.package.manifest import kind
 

@@ -215,7 +215,7 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 @command(EXAMPLE)
 def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
-    from adt.verbs.tune_result import document, lines
+    from adt.verbs.tune_result import document
     from adt.verbs.tuning_view import tuning_view
 
     with tuning_view(quiet=as_json) as on_status:
@@ -228,7 +228,13 @@ def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
             remedy="adt verify PACKAGE --layers names the kernel, of a package with --db and one without.",
         )
     code = arrived() if result.interrupted else 0
-    return Rendering("tune", lambda: document(result), lines(result), error, code)
+    return Rendering("tune", lambda: document(result), _lines(result), error, code)
+
+
+def _lines(result: TuneResult) -> Iterator[str]:
+    from adt.verbs.tune_result import lines
+
+    return lines(result)
 
 
 def _show_plan(plan: TuningPlan) -> None:

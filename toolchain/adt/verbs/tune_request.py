@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from adt.host.disk import check_directory
-from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option, python
+from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Shapes, Text, Texts, option
 from adt.options.request import Request
 from adt.options.sections import BuildSettings, CompileSettings, TuneSettings
 from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST, quiet
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class TuneRequest(Request):
     """Request of :func:`adt.tune`."""
 
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
     model: PathTo = option(MODEL, kw_only=False)
     params: Mapping[str, Any] | None = PARAMS
     platform: Text = BuildSettings.platform
@@ -29,7 +27,7 @@ class TuneRequest(Request):
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
     half_only: Texts = CompileSettings.half_only
@@ -77,17 +75,20 @@ class TuneRequest(Request):
     fit: bool = option(
         "Then fit to the times what schedules know of the GPU: `adt compile --db` takes it.", default=False
     )
-    on_plan: Callable[[TuningPlan], None] = python(
-        "Told what is going to be done, before it begins.", default=quiet
+    on_plan: Callable[[TuningPlan], None] = option(
+        "Told what is going to be done, before it begins.", default=quiet, cli=None
     )
-    on_status: Callable[[Status], None] = python(
-        "Told how it stands, several times a second, in this thread.", default=quiet
+    on_status: Callable[[Status], None] = option(
+        "Told how it stands, several times a second, in this thread.", default=quiet, cli=None
     )
-    stop: threading.Event | None = python(
-        "When it is set the tuning ends soon, with everything kept.", default=None
+    stop: threading.Event | None = option(
+        "When it is set the tuning ends soon, with everything kept.", default=None, cli=None
     )
-    gentle: bool = python(
+    gentle: bool = option(
         "A first SIGINT or SIGTERM while devices measure does the same, instead of raising; for programs "
         "that then look at ``interrupted`` of the result.",
         default=False,
+        cli=None,
     )
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST

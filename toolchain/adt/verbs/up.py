@@ -18,7 +18,7 @@ from adt.cli.terminal import status_line
 from adt.errors import MismatchError
 from adt.host.disk import check_output
 from adt.host.document import form, in_document
-from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, option, python
+from adt.options.option import Directory, Number, PathTo, Real, Shapes, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
 from adt.verbs.arrays import described, save_npz, summary
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 class UpRequest(Request):
     """Request of :func:`adt.up`."""
 
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
     model: PathTo = option(MODEL, kw_only=False)
     params: Mapping[str, Any] | None = PARAMS
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     platform: Text = BuildSettings.platform
     target: Text = CompileSettings.target
-    shapes: Texts = CompileSettings.shapes
+    shapes: Shapes = CompileSettings.shapes
     ndk: Directory = BuildSettings.ndk
     inputs: Arrays | None = INPUTS
     seed: Number = VerifySettings.seed
@@ -56,6 +54,8 @@ class UpRequest(Request):
         "Called once with the resolved plan, before anything is made.", default=quiet
     )
     on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
 
 
 VIRTUAL_PLATFORM, HOST = "linux-aarch64", "host"

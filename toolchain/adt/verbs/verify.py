@@ -57,8 +57,6 @@ class VerifyRequest(Request):
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
-    trust: bool = shared.TRUST
-    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
     model: MaybePath = shared.SOURCE_MODEL
     seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
@@ -71,7 +69,7 @@ class VerifyRequest(Request):
     min_snr: Real = VerifySettings.min_snr
     min_top1: Real = VerifySettings.min_top1
     inputs: Arrays | Sequence[Arrays] | None = option(
-        "Name to array, or several such sets; made up from *seed* when not given.",
+        "Name to array, list or number, or several such sets; made up from *seed* when not given.",
         "--input",
         "-i",
         default=None,
@@ -85,6 +83,8 @@ class VerifyRequest(Request):
         metavar="N",
         least=1,
     )
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Put the local copy of a reference in the place of its address."""
@@ -104,7 +104,6 @@ class LayersRequest(Request):
     fill_mode: Text = VerifySettings.fill_mode
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
-    trust: bool = shared.TRUST
     calls: tuple[int, int] | None = option(
         "With --layers: only these calls of the run, without the last.",
         default=None,
@@ -112,9 +111,7 @@ class LayersRequest(Request):
         cli=str,
         parse=call_span,
     )
-    everything: bool = option(
-        "With --layers: go on after a wrong kernel, and show every call.", "--all", default=False
-    )
+    all: bool = option("With --layers: go on after a wrong kernel, and show every call.", default=False)
     chunk_bytes: int | None = option(
         "How much of the device's tensors is fetched at a time.",
         "--chunk-mb",
@@ -124,6 +121,7 @@ class LayersRequest(Request):
         least=1,
         parse=lambda mebibytes: mebibytes << 20,
     )
+    trust: bool = shared.TRUST
 
 
 def _run_fields(runs: Sequence[tuple[str, Verification]]) -> list[dict[str, Any]]:
@@ -195,9 +193,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     )
 
 
-def _check_sets(
-    package: ModelPackage, request: VerifyRequest, sets: Sequence[Mapping[str, Array]] | None
-) -> None:
+def _check_sets(package: ModelPackage, request: VerifyRequest, sets: Sequence[Arrays] | None) -> None:
     """Refuse sets of inputs and of right outputs that do not fit, before a device is looked for."""
     from adt.measure.reference import read_outputs
     from adt.package.manifest import check_inputs, taken_inputs
@@ -219,7 +215,7 @@ def verify_at(
     opened: Opened,
     resolved: Settings,
     find_model: Callable[[], Path],
-    inputs: Sequence[Mapping[str, Array]] | None,
+    inputs: Sequence[Arrays] | None,
     *,
     seeds: int = 1,
     trust: bool = False,
@@ -321,7 +317,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         max_rel=request.max_rel,
         max_steps=request.max_steps,
         calls=request.calls,
-        everything=request.everything,
+        everything=request.all,
         timeout=request.settings.device.run_seconds,
         **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
@@ -333,12 +329,12 @@ def verify_layers(request: LayersRequest) -> LayersResult:
 def verify_command(
     parsed: partial[VerifyRequest],
     calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
-    everything: Annotated[bool, LayersRequest.everything],
+    everything: Annotated[bool, LayersRequest.all],
     chunk_bytes: Annotated[int | None, LayersRequest.chunk_bytes],
     layers: Annotated[bool, option("Compare each kernel with the same one on this machine.", default=False)],
 ) -> Rendering:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
-    single = {"calls": calls, "everything": everything, "chunk_bytes": chunk_bytes}
+    single = {"calls": calls, "all": everything, "chunk_bytes": chunk_bytes}
     if layers:
         if whole_only := as_whole(parsed.keywords):
             raise exclusive(" and ".join(whole_only), "--layers", "kernels are compared on one set of inputs")
@@ -513,7 +509,7 @@ def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[s
     return steps
 
 
-def _layers_lines(result: LayersResult, everything: bool) -> Iterator[str]:
+def _layers_lines(result: LayersResult, everything: bool = False) -> Iterator[str]:
     layers = result.layers
     odd = [call for call in layers.calls if call.verdict != "right"]
     calls = list(layers.calls) if everything else odd[:MOST_SHOWN]
