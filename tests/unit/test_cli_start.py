@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from adt.cli.app import VERBS, app
 from adt.compiler.targets.parser import NAMES as TARGETS
 from adt.compiler.targets.socs import SOCS
 from adt.errors import OutOfMemory
+from adt.options.sections import PLATFORM_DEFAULT
 from support.devices.programs import invoke
 from support.models.onnx_graphs import graph_of, node, write
 from support.sampling import matrix
@@ -137,13 +139,18 @@ def test_help_lists_every_verb() -> None:
     for name, verb in VERBS.items():
         assert page.count(f"\n  {name} ") == 1 and verb["title"][:30] in page
     order = [line.split()[0] for line in page.splitlines() if line[:3].strip()]
-    assert order.index("up") < order.index("Build:") < order.index("compile") < order.index("Look:")
+    order = [order.index(word) for word in ("Start", "up", "Build:", "compile", "run", "tune", "apk", "Look")]
+    assert order == sorted(order) and page.startswith("Start with: adt up MODEL.onnx\n")
 
 
 def test_help_of_a_long_verb_groups_its_options_and_lists_names() -> None:
     page = adt_program("compile", "--help").stdout
     subjects = [line for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert (subjects[1], subjects[-1]) == ("Model and target:", "Security and caches:")
+    places = ("Model and target:", "Security and caches:", "General:", "Without a phone:")
+    assert [subjects.index(subject) for subject in places] == [
+        1,
+        *range(len(subjects) - 4, len(subjects) - 1),
+    ]
     assert page.index("--target ") < page.index("--ndk ") < page.index("Security") < page.index("--trust ")
     words = set(page.replace(",", " ").replace("[", " ").replace("]", " ").split())
     assert {*LIBRARIES, *TARGETS, *(soc.name for soc in SOCS)} <= words
@@ -165,9 +172,94 @@ def verbs(path: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from verbs(f"{path} {name}".strip(), child)
 
 
+COMMANDS = dict(verbs("", typer.main.get_command(app)))
+
+
+def page(path: str, width: int = 78) -> str:
+    """Return the help of a verb; a terminal of 80 columns leaves it 78."""
+    context = COMMANDS[path].make_context(path, [], resilient_parsing=True, terminal_width=width)
+    return str(COMMANDS[path].get_help(context))
+
+
+FRAGMENT = re.compile(r"``|[*]\w+[*]|[Dd]efault|; else |\b(?!tvm_rpc|float16|libadt_)[a-z]+_[a-z_]+")
+"""Markup, names of Python's parameters, and defaults said in another way than by the page."""
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_of_each_option_is_a_sentence_by_itself(path: str) -> None:
+    for parameter in COMMANDS[path].params:
+        text = parameter.help
+        assert text[0].isupper() and text.endswith(".") and not text.endswith("…."), text
+        assert not FRAGMENT.search(text), text
+    assert not re.search(r"<\w+( range)?>|\{\w+\}|\{\{", page(path))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+@pytest.mark.parametrize("width", [58, 78, 198])
+def test_help_fits_the_terminal(path: str, width: int) -> None:
+    assert max(map(len, page(path, width).splitlines())) <= width
+
+
 @pytest.mark.parametrize(
-    ("path", "command"), list(verbs("", typer.main.get_command(app))), ids=lambda x: str(x)
+    ("path", "words"),
+    [
+        ("up", "MODEL --for --target --serial --ndk --trust --json"),
+        ("run", "PACKAGE --serial --input --image --seed --run-count --warmup-runs --warmup-ms --json"),
+        ("bench", "--model --serial --runs --seconds --warmup-runs --warmup-ms --ab --rounds --trust"),
+        (
+            "verify",
+            "--model --max-abs --max-rel --reference --layers --calls --all --chunk-mb --trust --json",
+        ),
+        ("tune", "--for --target --db --trials --per-task --early-stopping --ndk --trust"),
+    ],
 )
+def test_options_that_belong_together_follow_each_other(path: str, words: str) -> None:
+    flags = re.findall(r"^  (?:-\w, )?([\w-]+)", page(path).partition("Arguments:")[2], re.M)
+    assert [flag for flag in flags if flag in words.split()] == words.split()
+
+
+@pytest.mark.parametrize(
+    ("path", "flag", "default"),
+    [
+        ("compile", "--for PLATFORM", PLATFORM_DEFAULT),
+        ("compile", "--target TARGET", "cpu"),
+        ("compile", "--tf32 / --no-tf32", "off"),
+        ("compile", "--precision {float32,float16,float16_acc32}", "float32"),
+        ("run", "--top K", "5 with --labels"),
+        ("run", "--serial SERIAL", "ANDROID_SERIAL, else the only device"),
+        ("tune", "--trials N", "1000"),
+        ("tune", "--wait NUMBER", "600"),
+        ("tune", "--early-stopping K", "never"),
+        ("verify", "--max-changed SHARE", "0.01"),
+    ],
+)
+def test_defaults_are_shown_in_one_way(path: str, flag: str, default: str) -> None:
+    text = " ".join(page(path).split())
+    assert re.search(rf" {re.escape(flag)} [^\]]*\[[^\]]*default: {re.escape(default)}\]", text), text
+
+
+def test_limits_are_the_type_or_stand_beside_the_default() -> None:
+    assert "--port 1..65535 " in page("tracker start") and "--threads N  " in page("run")
+    assert "[at least 1; default: 1]" in page("run")
+
+
+@pytest.mark.parametrize(
+    "path", ["up", "build-target", "compile", "tune", "generate", "run", "verify", "deploy"]
+)
+def test_help_shows_an_example_without_a_phone_and_one_with(path: str) -> None:
+    lines = page(path).partition("\nWithout a phone")[2].splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("  adt ")] == [["adt", path]] * 2
+    assert any(line.startswith("With a phone") for line in lines)
+
+
+def test_pages_of_groups_show_whole_titles() -> None:
+    text = " ".join(adt_program("db", "--help").stdout.split())
+    assert all(
+        " ".join(COMMANDS[f"db {name}"].help.split("\n\n")[0].split()) in text for name in ("verify", "prune")
+    )
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS.items(), ids=lambda x: str(x))
 def test_each_verb_has_an_example_and_json(path: str, command: Any) -> None:
     assert (command.epilog and command.epilog.startswith(f"Example: adt {path}")) or "config" in path
     options = {name for parameter in command.params for name in parameter.opts}
@@ -229,8 +321,9 @@ def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: 
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    if code != 2:
-        assert "remedy: " in done.stderr
+    first, second, *rest = done.stderr.splitlines()[-3 if code == 2 else -2 :]
+    assert first.startswith("error: ") and second.startswith("remedy: ")
+    assert all(line.startswith("Usage: ") for line in rest)
 
 
 @pytest.mark.parametrize(

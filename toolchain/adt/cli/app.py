@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
 from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -31,73 +33,110 @@ from adt.host.transfers import observer, silence
 from adt.options.option import Option
 
 PURPOSES = {
-    "All in one": ("up",),
+    "Start": ("up", "doctor", "devices", "emulator", "init"),
     "Build": ("build-target", "bundles", "presets", "source", "ndk"),
-    "Compile": ("networks", "quantize", "compile", "compare-offload", "package"),
-    "Run": ("devices", "emulator", "deploy", "run", "clean", "adb", "tracker", "rpc"),
+    "Compile": ("compile", "quantize", "networks", "compare-offload", "package"),
+    "Run": ("run", "deploy", "clean", "adb", "tracker", "rpc"),
     "Measure": ("verify", "bench", "profile", "report"),
     "Tune": ("tune", "db"),
     "Apps": ("generate", "apk", "install"),
-    "Look": ("doctor", "probe", "inspect", "elf", "config", "init"),
+    "Look up": ("inspect", "probe", "elf", "config"),
 }
 """Commands by what they are for, in the order of use."""
 MOST_UNGROUPED = 16
 """Options of a command that are one list."""
-OWN = "Options"
 UNBROKEN = "\u2011"
 """A hyphen at which no line ends."""
 _SUBJECTS = {
     "Arguments": "",
-    "Model and target": "compile build.platform build.api_level model bundle like db",
-    OWN: "",
-    "Device": "device rpc serials key tracker via",
-    "Inputs": "verify.seed verify.fill_mode inputs files images seeds accuracy_inputs",
+    "Model and target": "model build.platform like compile.target compile.cpu compile db compile.db "
+    "compile.tuned_on build.api_level bundle bundles",
+    "Options": "",
+    "Device": "device.serial serial serials everyone key tracker tracker_address device device.timeout "
+    "rpc via",
+    "Inputs": "files inputs images verify.seed seeds verify.fill_mode accuracy_inputs",
     "Pictures": "resize crop resample scale value_range mean std layout color",
     "Comparison": "verify",
+    "Kernel by kernel": "layers calls everything chunk_bytes",
     "Measurement": "threads affinity protocol runs run_count seconds warmup_runs warmup_ms end_to_end "
-    "cool_down cold_start rounds record label",
+    "cool_down cold_start ab rounds record label",
     "Search": "tune compare fit",
     "Build": "build tvm",
-    "Security and caches": "trust insecure_no_digest use_cache program_cache pre_compiled keystore key_alias "
-    "password_file debuggable",
+    "Security and caches": "trust insecure_no_digest use_cache program_cache pre_compiled keystore "
+    "password_file key_alias debuggable",
+    "General": "",
 }
-"""Each subject's options: settings, sections of settings, and names of other options."""
-_SUBJECT_OF = {name: subject for subject, names in _SUBJECTS.items() for name in names.split()}
+"""Options of each subject, in the order of help pages: settings, their sections, and names of others."""
+SUBJECTS = [*_SUBJECTS]
+OWN, GENERAL = SUBJECTS.index("Options"), SUBJECTS.index("General")
+_PLACES = {
+    name: (subject, place)
+    for subject, names in enumerate(_SUBJECTS.values())
+    for place, name in enumerate(names.split())
+}
 
 
 class Command(TyperCommand):
     """A verb whose options are grouped where they are many, with the names that each takes from a table."""
 
     options: Mapping[str, Option] = {}
+    examples: Sequence[str] = ()
+    phone: bool = False
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line; an argument stands without typer's braces."""
+        return [re.sub(r"^\{(.*)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the options."""
-        sections: dict[str, list[tuple[str, str]]] = {subject: [] for subject in _SUBJECTS}
-        for parameter in self.get_params(ctx):
-            about = self.options.get(parameter.name or "")
-            if record := parameter.get_help_record(ctx):
-                sections[self._subject(parameter, about)].append((record[0], record[1] + _names(about)))
+        """Write the arguments, then the options, by subject or, where they are few, in the same order."""
+        few = len(self.params) <= MOST_UNGROUPED
+        sections: dict[int, list[tuple[str, str]]] = {}
+        for parameter in sorted(self.get_params(ctx), key=self._place):
+            subject, _ = self._place(parameter)
+            flags, text = parameter.get_help_record(ctx)[0], parameter.help or ""  # type: ignore[index, attr-defined]
+            text += _notes(parameter, self.options.get(parameter.name or ""))
+            rows = sections.setdefault(OWN if few and subject else subject, [])
+            rows.append((flags, text.replace("-", UNBROKEN)))
         for subject, rows in sections.items():
-            if rows:
-                with formatter.section(subject):
-                    formatter.write_dl([(flags, text.replace("-", UNBROKEN)) for flags, text in rows])
+            with formatter.section(SUBJECTS[subject]):
+                formatter.write_dl(rows)
         formatter.buffer[:] = [text.replace(UNBROKEN, "-") for text in formatter.buffer]
 
-    def _subject(self, parameter: Any, about: Option | None) -> str:
-        if parameter.param_type_name == "argument":
-            return "Arguments"
-        if about is None or len(self.params) <= MOST_UNGROUPED:
-            return OWN
-        section = about.key.partition(".")[0]
-        return _SUBJECT_OF.get(about.key or parameter.name) or _SUBJECT_OF.get(section, OWN)
+    def _place(self, parameter: Any) -> tuple[int, int]:
+        """Return the place of an option: that of its subject, and in it."""
+        about = self.options.get(parameter.name)
+        if about is None or parameter.param_type_name == "argument":
+            return (GENERAL if about is None else 0), 0
+        names = (about.key or parameter.name, about.key.partition(".")[0])
+        return next((_PLACES[name] for name in names if name in _PLACES), (OWN, 0))
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """Return the title for the page of a group, whole."""
+        return (self.help or "").partition("\n\n")[0]
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, ready to be pasted, each below what it needs."""
+        titles = ["Without a phone", "With a phone (needs the Android NDK)"][: len(self.examples)]
+        if self.phone:
+            package = " (needs a package for Android)" * bool({"package", "packages"} & self.options.keys())
+            titles = ["Without a phone (needs `adt emulator start`)", f"With a phone{package}"]
+        for title, example in zip(titles if len(titles) > 1 else ["Example"], self.examples, strict=True):
+            lines = wrap(example, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
+            formatter.write(f"\n{title}:\n  " + " \\\n    ".join(lines) + "\n")
 
 
-def _names(about: Option | None) -> str:
-    """Return the names from a table that an option takes, for the end of its help."""
+def _notes(parameter: Any, about: Option | None) -> str:
+    """Return the end of an option's help: its lowest value, the default, and the names that it takes."""
     from adt.cli.completions import TABLES  # only a help page needs them
 
-    names = TABLES[about.offers]() if about and about.offers in TABLES else ()
-    return f"  [{', '.join(names)}]" if names else ""
+    if about is None:
+        return ""
+    one_way = getattr(parameter, "is_flag", False) and not parameter.secondary_opts
+    notes = [f"at least {about.least:g}"] if about.least and about.most is None else []
+    notes += [f"default: {about.default_text}"] if about.default_text and not one_way else []
+    notes += ["required"] if parameter.required and parameter.param_type_name == "option" else []
+    names = TABLES[about.offers]() if about.offers in TABLES else ()
+    return "".join(f"  [{text}]" for text in ("; ".join(notes), ", ".join(names)) if text)
 
 
 HABITS = {
@@ -198,6 +237,11 @@ class Verbs(Commands):
             with formatter.section(purpose):
                 formatter.write_dl([(name.ljust(width), VERBS[name]["title"]) for name in names])
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the page, the command to begin with first."""
+        formatter.write("Start with: adt up MODEL.onnx\n\n")
+        super().format_help(ctx, formatter)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return what a list shows of a command: its name and title."""
         if cmd_name in VERBS:
@@ -262,10 +306,16 @@ def _is_usage_error(error: Exception) -> bool:
 
 
 def _report_usage(arguments: list[str], error: Any) -> int:
-    error.show()
+    """Report a mistake of usage as other errors are, then the usage; of a group without a verb the help."""
     context = getattr(error, "ctx", None)
     remedy = f"See: {context.command_path if context else 'adt'} --help"
-    error_document(arguments, "UsageError", error.exit_code, error.format_message(), remedy)
+    what = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        error_document(arguments, "UsageError", error.exit_code, what, remedy)
+    else:
+        _report(arguments, AdtError(what, remedy=remedy), "UsageError", error.exit_code)
+        typer.echo(context.get_usage() if context else "Usage: adt COMMAND", err=True)
     return int(error.exit_code)
 
 
@@ -300,7 +350,6 @@ app: typer.Typer = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Get a model to run fast and right on an Android phone or an arm64 board, with Apache TVM.",
-    epilog="Start with: adt up MODEL.onnx",
 )
 
 

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from adt.cli.app import Command, Json, Verbose, app
 from adt.cli.endings import document
 from adt.errors import AdtError
 from adt.host.document import document_of
-from adt.options.option import OF_FIELD, Option, options_of, types_of, without_none
+from adt.options.option import OF_FIELD, REQUIRED, Option, options_of, types_of, without_none
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,20 @@ class _Argument:
 
 
 def command(
-    example: str, *, group: typer.Typer = app, name: str | None = None, json: bool = True, **about: Any
+    *examples: str,
+    phone: bool = False,
+    group: typer.Typer = app,
+    name: str | None = None,
+    json: bool = True,
+    **about: Any,
 ) -> Callable[[Callable[..., Rendering | None]], Callable[..., Rendering | None]]:
     """Register a function as a command with the options that it takes, --json and --verbose.
 
     Each parameter is a class of options, of which the function gets an instance (or, annotated as a
     ``partial`` of it, what makes the instance), or it is annotated with one option. An option takes the place
     of one of an earlier parameter with the same name. A command that shows something while it works takes
-    *as_json*, too. It returns what is printed at its end.
+    *as_json*, too. It returns what is printed at its end. Of two examples the second needs a phone; with
+    *phone* it is the first one with a serial.
     """
 
     def decorate(function: Callable[..., Rendering | None]) -> Callable[..., Rendering | None]:
@@ -96,9 +103,10 @@ def command(
         parameters += [_keyword("verbose", Verbose, False)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        kind = type("VerbCommand", (Command,), {"options": options})
+        both = (*examples, f"{examples[0]} --serial SERIAL") if phone else examples
+        kind = type("VerbCommand", (Command,), {"options": options, "examples": both, "phone": phone})
         title = name or function.__name__.removesuffix("_command").replace("_", "-")
-        group.command(title, cls=kind, epilog=f"Example: {example}", **about)(run)
+        group.command(title, cls=kind, epilog=f"Example: {examples[0]}", **about)(run)
         return function
 
     return decorate
@@ -172,14 +180,28 @@ def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
         flags, default = flags or (about.flag,), False
     if about.key or default == ():
         default = None
-    shown: dict[str, Any] = {"help": about.short, "metavar": about.metavar or None, "autocompletion": offers}
+    shown: dict[str, Any] = {"help": about.short, "autocompletion": offers, "show_default": False}
     shown["callback"] = lambda value: about.checked(value)  # before any value is used
     if _is_argument(about):
-        info = typer.Argument(**shown)
+        word, several = _metavar(about, name), typing.get_origin(kind) in (list, tuple)
+        word = word if about.default is REQUIRED else f"[{word}]"
+        info = typer.Argument(metavar=word + "..." * several, **shown)
     else:
-        shown["metavar"] = shown["metavar"] or "|".join(about.choices) or None
+        shown["metavar"] = None if kind is bool else _metavar(about, METAVARS.get(kind) or about.flag[2:])
         info = typer.Option(*flags, min=about.least, max=about.most, **shown)
     return _keyword(name, Annotated[kind | None if default is None else kind, info], default)
+
+
+METAVARS = {int: "N", float: "NUMBER", Path: "FILE"}
+
+
+def _metavar(about: Option, name: str) -> str:
+    """Return what stands for an option's value: its own word, the choices, the range, or its *name*."""
+    if about.metavar or about.choices:
+        return about.metavar or f"{{{','.join(about.choices)}}}"
+    if about.least is None or about.most is None:
+        return name.replace("-", "_").upper()
+    return f"{about.least:g}..{about.most:g}"
 
 
 def _is_argument(about: Option) -> bool:

@@ -62,6 +62,8 @@ Real = _Field[float | None, float]
 REQUIRED: Any = inspect.Parameter.empty
 FIRST_CLAUSE = r"; |: | \(|\. "
 """Ends it."""
+DEFAULT_CLAUSE = r"; (?:else|empty:|0:|negative:) "
+"""Begins what is taken without the option, where its default does not tell."""
 OF_FIELD = object()
 """The command line takes the field's type."""
 
@@ -129,9 +131,19 @@ class Option:
 
     @property
     def short(self) -> str:
-        """For ``--help``."""
-        first = re.split(FIRST_CLAUSE, self.doc)[0].replace("``", "").removesuffix(".") + "."
-        return self.help or (first if self.key else self.doc)
+        """Sentence for ``--help``."""
+        text, clause = self.help or self.doc, DEFAULT_CLAUSE if self.help or not self.key else FIRST_CLAUSE
+        return re.split(clause, text.replace("``", ""))[0].removesuffix(".") + "."
+
+    @property
+    def default_text(self) -> str:
+        """Text of what is taken without it, for help pages and documentation; empty: nothing to tell."""
+        _, *clause = re.split(DEFAULT_CLAUSE, f"{self.help} {self.doc}".replace("``", ""), maxsplit=1)
+        if clause or self.default in (REQUIRED, None, "", ()):
+            return re.split(FIRST_CLAUSE, clause[0])[0].removesuffix(".") if clause else ""
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
     @property
     def flag(self) -> str:

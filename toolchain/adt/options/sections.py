@@ -18,6 +18,7 @@ FEWEST_ROUNDS = 6
 MOST_DECIBELS = 1000.0
 MOST_SECONDS = 1e6
 """Longest time limit; system calls count milliseconds in 31 bits."""
+PLATFORM_DEFAULT = "the connected device's, else that of the newest bundle"
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
 FOR = ("--for", "--platform")
@@ -28,15 +29,14 @@ class TvmSettings(Options, section="tvm"):
     """Origin of the TVM source tree."""
 
     tvm_source: Directory = option(
-        "A TVM source tree (``--tvm-source``, or TVM_HOME); empty: obtain one.",
+        "TVM source tree; empty: TVM_HOME, else one that adt obtains.",
         default="",
         key="tvm.source",
-        help="A TVM source tree; else TVM_HOME, else one is obtained.",
         executes=True,
         metavar="DIR",
     )
     provider: Text = option(
-        "How the tree is obtained: ``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
+        "Way to obtain the tree: ``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
         default="auto",
         choices=["auto", "git", "registry"],
     )
@@ -46,20 +46,17 @@ class BuildSettings(Options, section="build"):
     """Options of the build of a TargetBundle."""
 
     platform: Text = option(
-        "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
-        "as ``linux-aarch64-cpu`` (`adt presets` lists them); empty: the connected device's, else "
-        "that of the bundles here, else ``android-arm64-v8a`` if there is an NDK.",
+        "Platform of the result: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one "
+        "such as ``linux-aarch64-cpu`` (`adt presets` lists them).",
         *FOR,
         default="",
-        help="What to build for, or a preset of one (adt presets); else what the connected device is, else "
-        "what a bundle here is for.",
+        help=f"Platform of the result, or a preset of one (`adt presets`); else {PLATFORM_DEFAULT}.",
         metavar="PLATFORM",
         offers="platform",
     )
     ndk: Directory = option(
-        "Root of the Android NDK; empty: look where Android tools look.",
+        "Root of the Android NDK; empty: found where Android tools look.",
         default="",
-        help="Root of the Android NDK; else found as Android tools do.",
         executes=True,
         metavar="DIR",
     )
@@ -69,18 +66,15 @@ class BuildSettings(Options, section="build"):
         least=21,
     )
     clml: Directory = option(
-        "Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml`` "
-        "preset, with the SDK that ADRENO_OPENCL or CLML_SDK names.",
+        "CLML SDK whose graph runtime is built in; empty: for a ``-clml`` preset ADRENO_OPENCL or CLML_SDK.",
         default="",
-        help="Build CLML in, with this SDK; a -clml preset looks in the environment.",
         executes=True,
         metavar="DIR",
     )
     xnnpack_source: Directory = option(
-        "XNNPACK's source: a directory with the trees xnnpack, pthreadpool, fxdiv and cpuinfo; empty: they "
-        "are obtained.",
+        "Directory of XNNPACK's source trees: xnnpack, pthreadpool, fxdiv and cpuinfo; empty: "
+        "obtained when needed.",
         default="",
-        help="XNNPACK's source trees; else they are obtained.",
         executes=True,
         metavar="DIR",
     )
@@ -93,7 +87,7 @@ class BuildSettings(Options, section="build"):
         "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).", default=True
     )
     opencl_sdk: Directory = option(
-        "Link libOpenCL from the SDK in this directory; empty: the device's is opened at run time.",
+        "Link libOpenCL from the SDK in this directory; empty: the device's, opened at run time.",
         default="",
         executes=True,
         metavar="DIR",
@@ -130,10 +124,11 @@ class CompileSettings(Options, section="compile"):
     """Options of the compilation of a model."""
 
     target: Text = option(
-        "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
-        "``cuda:ARCH`` (NVIDIA), ``host`` (this machine), or TVM's own string, tag or dictionary for one.",
+        "Kind of processor that computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), "
+        "``adreno-buffer``, ``mali``, ``cuda:ARCH`` (NVIDIA), ``host`` (this machine), or TVM's own string, "
+        "tag or dictionary for one.",
         default="cpu",
-        help="What computes, CUDA with an architecture (cuda:sm_90); or TVM's own target.",
+        help="Kind of processor that computes, CUDA with its architecture (cuda:sm_90); or TVM's own target.",
         metavar="TARGET",
         offers="target",
     )
@@ -141,7 +136,7 @@ class CompileSettings(Options, section="compile"):
         "The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and "
         "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform, and on ``host`` ``native``.",
         default="",
-        help="Processor: a core, a chip, native, +features.",
+        help="Core or chip that runs the code, and its features: cortex-a76,+dotprod.",
         metavar="CPU,+FEATURE,…",
         offers="processor",
     )
@@ -151,11 +146,11 @@ class CompileSettings(Options, section="compile"):
         "Python also ``{'x': (1, 3), 'batch': 1}``.",
         "--shape",
         default=(),
-        metavar="NAME:1,3,224,224|SYMBOL=1,…",
+        metavar="NAME:DIMS|SYMBOL=N",
     )
     precision: Text = option(
-        "Computing in half precision: ``float16``, ``float16_acc32`` (but convolutions and matrix "
-        "products add up in float32), or not at all, ``float32``. Inputs and outputs stay float32.",
+        "Precision of the arithmetic: ``float32``, ``float16``, or ``float16_acc32`` (but convolutions and "
+        "matrix products add up in float32). Inputs and outputs stay float32.",
         default="float32",
         choices=["float32", "float16", "float16_acc32"],
     )
@@ -174,9 +169,9 @@ class CompileSettings(Options, section="compile"):
         separator=",",
     )
     offload: Text = option(
-        "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``xnnpack`` (any "
-        "CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the device decide "
-        "(`adt compare-offload`), else ``none``.",
+        "Libraries that operators are handed to, the preferred one first: ``clml`` (Adreno GPUs), "
+        "``xnnpack`` (any CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the "
+        "device decide (`adt compare-offload`), else ``none``.",
         default="none",
         metavar="LIBRARY,…",
         offers="libraries",
@@ -187,8 +182,8 @@ class CompileSettings(Options, section="compile"):
         default=False,
     )
     texture_choice: Text = option(
-        "Channels in blocks of four, in textures or buffers: where a model of what kernels read says that it "
-        "is faster, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
+        "Use of a GPU's textures, or of buffers in blocks of four channels: where a model of what kernels "
+        "read says that it is faster, ``auto``; wherever it can be, ``always``; ``never``.",
         default="auto",
         choices=["auto", "always", "never"],
     )
@@ -196,15 +191,14 @@ class CompileSettings(Options, section="compile"):
         "A tuning database (`adt tune`): kernels that it has records of, for this target, get their "
         "schedules from it, where they are faster than the usual ones; empty: none.",
         default="",
-        help="Take tuned schedules from this database (adt tune).",
+        help="Take tuned schedules from this database (`adt tune` makes one).",
         executes=False,
         metavar="DIR",
     )
     tuned_on: Text = option(
-        "Which device's records of the database, ``NAME`` or ``NAME, DRIVER``; empty: those of the device "
-        "that is compiled for (``--like``), or of the only one.",
+        "Device whose records of --db count, ``NAME`` or ``NAME, DRIVER``; empty: that of "
+        "``--like``, else the only one.",
         default="",
-        help="… those of this device.",
         metavar="NAME[, DRIVER]",
     )
     accuracy: Switch = option(
@@ -213,6 +207,7 @@ class CompileSettings(Options, section="compile"):
         "--accuracy/--no-accuracy",
         default="auto",
         cli=bool,
+        help="Compare half precision with float32 on this machine, for mod.json; else where that is quick.",
     )
     check: Switch = option(
         "Compare here each operator with the model's own runtime, and OpenCL kernels with the CPU: ``auto`` "
@@ -221,6 +216,7 @@ class CompileSettings(Options, section="compile"):
         "--check/--no-check",
         default="auto",
         cli=bool,
+        help="Compare operators with the model's runtime, OpenCL kernels with the CPU; else where possible.",
     )
 
 
@@ -228,19 +224,16 @@ class DeviceSettings(Options, section="device"):
     """Device, and the time that it may take."""
 
     serial: Text = option(
-        "Serial of the device; empty: ANDROID_SERIAL, or the only device.",
+        "Serial of the device; empty: ANDROID_SERIAL, else the only device.",
         "--serial",
         "-s",
         default="",
-        help="The device; else ANDROID_SERIAL, else the only one.",
         offers="serial",
     )
     timeout: Real = option(
-        "Seconds that each step on the device may take: a transfer, a command, a run of a program. 0: 600 "
-        "for a run, 30 for a short command, and for a transfer as long as bytes travel (60 without one are "
-        "its end).",
+        "Seconds that each step on the device may take; 0: what the step needs (600 for the run of a "
+        "program, 30 for a short command, and a transfer as long as bytes travel: 60 without one end it).",
         default=0.0,
-        help="Seconds that each step on the device may take; else what it needs.",
         least=0,
         most=MOST_SECONDS,
     )
@@ -335,24 +328,9 @@ class VerifySettings(Options, section="verify"):
         help="Seed of made-up inputs.",
     )
     fill_mode: Text = option(
-        "What made-up inputs hold: ``random`` values of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
+        "Values of made-up inputs: ``random`` ones of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
         default="random",
         choices=FILL_MODES,
-    )
-    max_rel: Real = option(
-        "A larger one passes too if it is at most this times the reference's largest magnitude; by default "
-        "as the package's precision allows.",
-        default=-1.0,
-        least=0,
-        help="… or relative to the largest magnitude.",
-    )
-    max_steps: Number = option(
-        "How far off an element of an integer output may be; by default 1 of 8- and 16-bit types, which "
-        "quantised models round otherwise, and 0 of wider ones. Of a float output that was quantised: "
-        "quanta, by default 1.",
-        default=-1,
-        least=0,
-        help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1).",
     )
     max_abs: Real = option(
         "Largest absolute difference to the reference that passes; by default as the package's precision "
@@ -360,44 +338,55 @@ class VerifySettings(Options, section="verify"):
         default=-1.0,
         least=0,
     )
+    max_rel: Real = option(
+        "Share of the reference's largest magnitude up to which larger differences pass, too; by "
+        "default as the package's precision allows.",
+        default=-1.0,
+        least=0,
+    )
+    max_steps: Number = option(
+        "How far off an element of an integer output may be; by default 1 of 8- and 16-bit types, which "
+        "quantised models round otherwise, and 0 of wider ones. Of a float output that was quantised: "
+        "quanta, by default 1.",
+        default=-1,
+        least=0,
+        help="Steps that an integer, or a float that was quantized, may be off; else 1, from 32 bits on 0.",
+    )
     max_changed: Real = option(
         "Share of an integer or boolean output's elements that may be off by more: of nearly equal scores "
         "either may be the largest; by default 0.01.",
         default=-1.0,
         least=0,
         most=1,
-        help="Share of an integer output that may be off by more (0.01).",
         metavar="SHARE",
     )
     allow_nonfinite: Flag = option(
-        "An output may have NaN or infinity at the same places as the reference's. Nothing else in it is "
-        "never enough.",
+        "Allow NaN or infinity at the same places as in the reference. An output with nothing else never "
+        "passes.",
         "--allow-nonfinite",
         default=False,
     )
     reference: Text = option(
-        "What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``, "
+        "Source of the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``, "
         "``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), an .npz file that has "
         "it, or another model: the one that was quantized, to which the outputs are only to be near.",
         default="auto",
-        help="auto (the runtime of the model's format), onnxruntime, tflite, torch, keras, host (TVM on this "
-        "machine's CPU), an .npz file with the right outputs, or the model that was quantized.",
+        help="Source of the right answer: auto (the runtime of the model's format), onnxruntime, tflite, "
+        "torch, keras, host (TVM on this machine), an .npz file, or the model that was quantized.",
     )
     min_snr: Real = option(
-        "With a model as the reference: the least signal-to-noise ratio of a float output in decibels, all "
-        "inputs together.",
+        "Least signal-to-noise ratio of float outputs in decibels, all inputs together, where --reference "
+        "is a model.",
         default=10.0,
         least=-MOST_DECIBELS,
         most=MOST_DECIBELS,
-        help="With a model as --reference: least SNR that passes (10).",
         metavar="DB",
     )
     min_top1: Real = option(
-        "… and the share of rows whose best class has to be the same.",
+        "Least share of rows whose best class is the same, where --reference is a model.",
         default=0.0,
         least=0,
         most=1,
-        help="… and least share of the same best classes (0).",
         metavar="SHARE",
     )
 
@@ -406,56 +395,53 @@ class TuneSettings(Options, section="tune"):
     """Options of `adt tune`."""
 
     trials: Number = option(
-        "Candidates to build and measure, of all kernels together, or of each one (``per_task``).",
+        "Candidates to build and measure, with --per-task for each kernel.",
         "--trials",
         "-n",
         default=1000,
         least=1,
     )
     per_task: Flag = option(
-        "Every kernel gets ``trials`` candidates, instead of more for those that promise more.",
+        "Give each kernel --trials candidates, instead of more to those that promise more.",
         "--per-task/--in-all",
         default=False,
-        help="… for each kernel, or of all together.",
     )
     early_stopping: Number = option(
-        "A kernel is done when so many candidates in a row made it no faster (1 %); 0: never.",
+        "Candidates in a row without a gain of 1 % after which a kernel is done; 0: never.",
         default=0,
         least=0,
         metavar="K",
     )
     tuner: Text = option(
-        "What proposes candidates: ``evolutionary``, ``random``, or ``replay`` (those that are on record).",
+        "Method that proposes candidates: ``evolutionary``, ``random``, or ``replay`` (those on record).",
         default="evolutionary",
         choices=["evolutionary", "random", "replay"],
     )
     cost_model: Text = option(
-        "What foretells how fast a candidate is: ``xgb`` (learns from what is measured), ``none``, or "
+        "Model that predicts how fast a candidate is: ``xgb`` (learns from what is measured), ``none``, or "
         "``auto`` (xgb where it is installed).",
         default="auto",
         choices=["auto", "xgb", "none"],
     )
-    number: Number = option("Calls of a kernel in one repeat, at least.", default=1, least=1)
+    number: Number = option("Least number of calls of a kernel in one repeat.", default=1, least=1)
     repeat: Number = option(
-        "Repeats, of slow kernels fewer; the fastest of them counts.",
+        "Repeats of each measurement, of which the fastest counts; slow kernels have fewer.",
         default=10,
         least=1,
-        help="Repeats; the fastest counts.",
     )
     min_repeat_ms: Number = option(
-        "A repeat takes at least so long: more calls are made.", default=10, least=0
+        "Least milliseconds of a repeat: more calls are made.", default=10, least=0
     )
     timeout: Real = option(
-        "Seconds for loading and timing one candidate; after that it counts as hung.",
+        "Seconds after which a candidate on a device counts as hung; loading it counts.",
         default=10.0,
         least=0.001,
         most=MOST_SECONDS,
-        help="Seconds after which a candidate on a device counts as hung.",
     )
     seed: Number = option("Seed of the search.", default=0, least=0)
     builders: Text = option(
-        "How many processes of this machine compile candidates, or the scheduler of a Dask cluster that does "
-        "(``dask://HOST:PORT``); empty: as many as this machine has cores.",
+        "Processes of this machine that compile candidates, or the scheduler of a Dask cluster that does "
+        "(``dask://HOST:PORT``); empty: one for each core.",
         default="",
         metavar="N|dask://HOST:PORT",
         executes=True,

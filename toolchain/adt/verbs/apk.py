@@ -52,7 +52,7 @@ class ApkRequest(Request):
         default=(),
         kw_only=False,
         help="Packages that `adt compile` made, for each platform.",
-        metavar="[PACKAGE]...",
+        metavar="PACKAGE",
     )
     bundles: Paths = shared.BUNDLES
     allow_4k: bool = shared.ALLOW_4K
@@ -66,22 +66,20 @@ class ApkRequest(Request):
     warmup_runs: int | None = shared.WARMUP_RUNS
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
-    rpc_server: bool = option("Instead of packages: an app that is an RPC server.", default=False)
+    rpc_server: bool = option("Make an app that is an RPC server, without packages.", default=False)
     out: MaybePath = option(
-        "The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE", check=check_output
+        "APK to write; else NAME.apk here.", "--out", "-o", default=None, check=check_output
     )
     java_package: str | None = option(
-        "The app's id; else com.example.MODEL_bench or .adt_rpc.",
+        "Id of the app; else com.example.MODEL_bench or .adt_rpc.",
         "--package",
         "--java-package",
         default=None,
         metavar="com.a.b",
     )
     sdk: str = option("Android SDK; else ANDROID_HOME, else Debian's programs.", default="", metavar="DIR")
-    keystore: MaybePath = option(
-        "Sign with a key of this; else with a debug key.", default=None, metavar="FILE"
-    )
-    key_alias: str = option("Which key of it, when it has several.", default="")
+    keystore: MaybePath = option("Keystore with the key to sign with; else a debug key.", default=None)
+    key_alias: str = option("Name of the key in a keystore that has several.", default="")
     keystore_password: str = python("The keystore's.", default="")
     key_password: str = python("The key's, when it has one of its own.", default="")
     debuggable: bool = option("Let debuggers, and all who have adb, look into the app.", default=False)
@@ -94,9 +92,9 @@ class InstallRequest(Request):
     timeout: Real = DeviceSettings.timeout
     key: str = shared.KEY
     tracker: str = shared.TRACKER_ADDRESS
-    apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
+    apk: PathTo = option("APK, which `adt apk` makes.", kw_only=False, metavar="APK")
     run: bool = option(
-        "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False
+        "Start the app and wait until it has measured, or serves RPC; keep the results.", default=False
     )
     record: bool = option("Keep the results for `adt report`.", default=True)
     progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
@@ -340,10 +338,9 @@ def apk_command(
     password_file: Annotated[
         Path | None,
         option(
-            f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
+            f"File whose first line is the keystore's password; else {STORE_PASSWORD}, else adt asks.",
             "--keystore-password-file",
             default=None,
-            metavar="FILE",
         ),
     ],
 ) -> Rendering:

@@ -146,30 +146,32 @@ def _described(name: str, array: Array) -> dict[str, Any]:
 
 
 CENTER = "center"
+METHODS = ("nearest", "bilinear", "bicubic", "lanczos")
+SCALE = "Number to divide pixels by first; else 255 for floats."
+MEAN = "Number for each channel to subtract after --scale."
+STD = "Number for each channel to divide by after --mean."
+LAYOUT = "Order of a picture's dimensions in the input; else as the shape says."
+COLOR = "Order of a picture's channels in the input; else RGB."
 
 
 class PictureFlags(Options):
     """Preparation of pictures."""
 
     resize: str | None = option(
-        "Width x height; with --crop also the shorter side alone. Default: what the input takes.",
+        "Width x height of pictures; with --crop also the shorter side alone; else what the input takes.",
         default=None,
         metavar="224x224|256",
     )
     crop: str | None = option("Keep the proportions and cut out the middle.", default=None, metavar=CENTER)
-    resample: str | None = option(
-        "Default: bilinear.", default=None, choices=["nearest", "bilinear", "bicubic", "lanczos"]
-    )
-    scale: float | None = option(
-        "Pixels are divided by it; default for floats: 255.", default=None, least=1e-6
-    )
+    resample: str | None = option("Method of resizing; else bilinear.", default=None, choices=METHODS)
+    scale: float | None = option(SCALE, default=None, least=1e-6)
     value_range: str | None = option(
-        "Instead: what 0 and 255 become.", "--range", default=None, metavar="LOW,HIGH"
+        "Values that 0 and 255 become, instead of --scale.", "--range", default=None, metavar="LOW,HIGH"
     )
-    mean: str | None = option("Then subtracted, for each channel.", default=None, metavar="0.485,0.456,0.406")
-    std: str | None = option("Then divided by, for each channel.", default=None, metavar="0.229,0.224,0.225")
-    layout: str | None = option("Default: as the shape says.", default=None, metavar="NCHW|NHWC")
-    color: str | None = option("Order of the channels; default: RGB.", default=None, metavar="RGB|BGR|GRAY")
+    mean: str | None = option(MEAN, default=None, metavar="0.485,0.456,0.406")
+    std: str | None = option(STD, default=None, metavar="0.229,0.224,0.225")
+    layout: str | None = option(LAYOUT, default=None, metavar="{NCHW,NHWC}")
+    color: str | None = option(COLOR, default=None, metavar="{RGB,BGR,GRAY}")
 
 
 def picture_options(flags: PictureFlags) -> PictureOptions | None:

@@ -66,7 +66,7 @@ class BenchRequest(Request):
     record: bool = shared.RECORD
     label: str = shared.LABEL
     verify: bool = shared.VERIFY
-    cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
+    cold_start: bool = option("Also load OpenCL packages once without compiled programs.", default=True)
     trust: bool = shared.TRUST
     insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
@@ -351,25 +351,21 @@ ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 """Flags that are shown before the figures."""
 
 
-@command("adt bench model-pkg --serial 127.0.0.1:5555")
+@command("adt bench model-pkg --protocol quick", phone=True)
 def bench_command(
     parsed: partial[BenchRequest],
-    package: Annotated[
-        Path | None, option("A package that `adt compile` made.", default=None, kw_only=False)
-    ],
+    package: Annotated[Path | None, option(shared.PACKAGE, default=None, kw_only=False)],
     ab: Annotated[
         tuple[Path, Path] | None,
-        option("Two packages instead, in turns: which is faster?", default=None, metavar="A B"),
+        option("Compare the speed of two packages, in turns.", default=None, metavar="A B"),
     ],
     rounds: Annotated[int | None, option(shared.ROUNDS, help="Rounds of --ab, each A B B A.")],
     times: Annotated[
         Path | None,
-        option(
-            "Write each run's time and start here, .npz.", default=None, metavar="FILE", check=check_output
-        ),
+        option("Write the time and start of each run to this .npz file.", default=None, check=check_output),
     ],
 ) -> Rendering:
-    """Measure how fast a package runs; on anything emulated, whether it is right."""
+    """Measure how fast a package runs; on an emulated device only check its outputs."""
     from adt.verbs.arrays import save_npz
 
     alone = quote(str(package or (ab or ["PACKAGE"])[0]))

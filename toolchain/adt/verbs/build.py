@@ -55,9 +55,11 @@ class BuildRequest(Request):
     jobs: Number = BuildSettings.jobs
     tvm_source: Directory = TvmSettings.tvm_source
     progress: Callable[[str], None] = PROGRESS
-    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None, check=check_directory)
+    out: MaybePath = option(
+        "Copy the bundle here, too.", "--out", "-o", default=None, check=check_directory, metavar="DIR"
+    )
     layout: str = option(
-        "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
+        "Layout of --out: a directory for each ABI, or jniLibs/ABI/*.so.",
         default="bundle",
         choices=["bundle", "jni"],
     )
@@ -175,10 +177,10 @@ def explain_build(request: BuildRequest) -> tuple[str, ...]:
     return target_build.explain_build(plan_build(with_platform(request).settings))
 
 
-@command("adt build-target --for android-arm64-v8a --ndk $NDK")
+@command("adt build-target --for linux-aarch64", "adt build-target --ndk $NDK --for android-arm64-v8a")
 def build_target_command(
     request: BuildRequest,
-    explain: Annotated[bool, option("Only say what would be done, and why.", default=False)],
+    explain: Annotated[bool, option("Only say what would be done and why.", default=False)],
 ) -> Rendering:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     if explain:
@@ -229,10 +231,10 @@ def source_command(
 def bundles_command(
     remove: Annotated[
         tuple[str, ...] | None,
-        option("Remove this one, and what it was built in.", default=(), metavar="NAME", offers="bundle"),
+        option("Bundle to remove, with its build; repeatable.", default=(), metavar="NAME", offers="bundle"),
     ],
     remove_superseded: Annotated[
-        bool, option("Remove those that a newer one of equal options replaces.", default=False)
+        bool, option("Remove bundles that a newer one of equal options replaces.", default=False)
     ],
 ) -> Rendering:
     """List the bundles that were built on this machine, newest first, or remove some."""
@@ -280,7 +282,9 @@ def _preset_lines(presets: Sequence[Preset]) -> Iterator[str]:
         yield f"\nno: {reason}\n    {remedy}"
 
 
-ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
+ndk = typer.Typer(
+    cls=Commands, help="List the Android NDKs of this machine, or print the variables that name one."
+)
 app.add_typer(ndk, name="ndk", no_args_is_help=True)
 
 
@@ -341,7 +345,7 @@ def config() -> Rendering:
 def init(
     platform: Annotated[str | None, BuildSettings.platform],
     directory: Annotated[
-        Path, option("Where adt.toml goes.", default=Path(), kw_only=False, check=check_directory)
+        Path, option("Directory for adt.toml.", default=Path(), kw_only=False, check=check_directory)
     ],
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""

@@ -73,19 +73,18 @@ class CompileRequest(Request):
     accuracy: Switch = CompileSettings.accuracy
     check: Switch = CompileSettings.check
     out: MaybePath = option(
-        "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
+        "Directory of the package, or x.tar for one file; else MODEL-PLATFORM here.",
         "--out",
         "-o",
         default=None,
         check=package_place,
+        metavar="PATH",
     )
     accuracy_inputs: Paths = option(
-        "One sample to compare half precision on, instead of random inputs; repeatable.",
-        default=(),
-        metavar="FILE.npz",
+        "Sample to compare half precision on; repeatable; else random inputs.", default=(), metavar="FILE.npz"
     )
     use_cache: bool = option(
-        "Copy what was compiled before with all the same.", "--cache/--no-cache", "--use-cache", default=True
+        "Copy the package if the same was compiled before.", "--cache/--no-cache", "--use-cache", default=True
     )
     passes: Sequence[Callable[[Any], Any]] = python(
         "Passes of your own, from ``tvm.IRModule`` to ``tvm.IRModule``: run in their order on the imported "
@@ -316,7 +315,11 @@ def networks() -> tuple[NetworkSummary, ...]:
     return tuple(map(summary, NETWORKS))
 
 
-@command("adt compile model.onnx --for linux-aarch64 -o model-pkg", name="compile")
+@command(
+    "adt compile model.onnx --for linux-aarch64 -o model-pkg",
+    "adt compile model.onnx --for android-arm64-v8a -o model-pkg",
+    name="compile",
+)
 def compile_command(
     request: CompileRequest,
     explains: Annotated[

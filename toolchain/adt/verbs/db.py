@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 
-INTO = option("The database to add to; it may be new.", metavar="DB", check=check_directory)
-KEEP_FASTEST = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
-OF_DEVICE = option("Only records of devices so named; a part is enough.", default="")
-OF_DRIVER = option("Only of drivers so named; a part is enough.", default="")
-OF_TARGET = option("Only of targets whose key has this in it.", default="")
-OF_TVM = option("Only of this version of TVM; its start is enough.", default="")
+INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
+KEEP_FASTEST = option("Fastest records to keep of each kernel.", default=None, metavar="K", least=0)
+OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
+OF_DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
+OF_TARGET = option("Part of the key of the targets whose records count; else all.", default="")
+OF_TVM = option("Beginning of the version of TVM whose records count; else all.", default="")
 
 
 class DbPruneRequest(Request):
@@ -48,9 +48,9 @@ class DbPruneRequest(Request):
     driver: str = OF_DRIVER
     target: str = OF_TARGET
     tvm: str = OF_TVM
-    failures: bool = option("Take out what could not be built, or was refused.", default=False)
-    drop: bool = option("Take out everything of the devices, drivers … that are named.", default=False)
-    dry_run: bool = option("Only say what would go.", default=False)
+    failures: bool = option("Take out candidates that could not be built or were refused.", default=False)
+    drop: bool = option("Take out all of the --device, --driver, --target and --tvm.", default=False)
+    dry_run: bool = option("Only say what would be taken out.", default=False)
 
 
 class DbExportRequest(Request):
@@ -63,11 +63,11 @@ class DbExportRequest(Request):
     tvm: str = OF_TVM
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
-        help="Where to write MetaSchedule's two JSON files.",
+        help="Directory for MetaSchedule's two JSON files.",
         metavar="DIR",
         check=check_directory,
     )
-    failures: bool = option("Failed candidates, too.", default=False)
+    failures: bool = option("Write failed candidates, too.", default=False)
 
 
 class DbPublishRequest(Request):
@@ -79,7 +79,7 @@ class DbPublishRequest(Request):
     driver: str = OF_DRIVER
     target: str = OF_TARGET
     tvm: str = OF_TVM
-    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
+    out: PathTo = option("File to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
 
 
 class DbImportRequest(Request):
@@ -90,8 +90,8 @@ class DbImportRequest(Request):
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     files: PathTo = option("Directory of MetaSchedule's two JSON files.", kw_only=False, metavar="DIR")
-    device: str = option("What they were measured on, which they do not say: the GPU, or the processor.")
-    driver: str = option("The GPU's driver.", default="")
+    device: str = option("GPU or processor that the records, which do not say it, were measured on.")
+    driver: str = option("Driver of the GPU.", default="")
 
 
 def db_verify(db: AnyPath, *, repair: bool = False) -> Verification:
@@ -246,7 +246,7 @@ def db_fetch(source: str, *, out: AnyPath, sha256: str = "") -> FetchResult:
 db = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Tuning databases: check, count, merge, prune, exchange, publish.",
+    help="Check, count, merge, prune, exchange and publish tuning databases.",
 )
 app.add_typer(db, name="db")
 
@@ -283,7 +283,7 @@ def _verification_lines(result: Verification) -> Iterator[str]:
 
 @command("adt db stats tuning", group=db)
 def stats_command(db: Annotated[Path, DB]) -> Rendering:
-    """Show what it holds for each device, driver, target and version of TVM."""
+    """Show what a database holds for each device, driver, target and version of TVM."""
     counts = db_stats(db)
     return Rendering("db-stats", counts, _stats_lines(counts, db))
 
@@ -330,9 +330,9 @@ def _when(at: float) -> str:
 @command("adt db merge desk rack --into all", group=db)
 def merge_command(
     into: Annotated[Path, INTO],
-    dbs: Annotated[tuple[Path, ...], option("Databases to take from.", kw_only=False, metavar="DB…")],
+    dbs: Annotated[tuple[Path, ...], option("Databases to take from.", kw_only=False, metavar="DB")],
 ) -> Rendering:
-    """Add the records of other databases; what is there already is not added again."""
+    """Add the records of other databases, each once."""
     result = db_merge(dbs, into=into)
     lines = [added_text(result.records, result.duplicates, into)]
     if result.passed_over:
@@ -388,7 +388,7 @@ def import_command(request: DbImportRequest) -> Rendering:
 
 @command("adt db publish tuning -o adreno650.tar.gz --keep 3", group=db)
 def publish_command(request: DbPublishRequest) -> Rendering:
-    """Write it as one file for others, without serial numbers; the same bytes for the same records."""
+    """Write a database as one file for others, without serial numbers."""
     result = db_publish(request)
     lines = [
         f"wrote {size_text(result)} to {request.out} ({result.size:,} bytes)",
@@ -399,11 +399,11 @@ def publish_command(request: DbPublishRequest) -> Rendering:
 
 @command("adt db fetch adreno650.tar.gz -o tuning", group=db)
 def fetch_command(
-    source: Annotated[str, option("A published file: its path, or its address.", kw_only=False)],
+    source: Annotated[str, option("Published file: its path or its address.", kw_only=False)],
     out: Annotated[Path, option(INTO, flags=("--out", "-o"))],
-    sha256: Annotated[str, option("Of the file; an address needs it.", default="")],
+    sha256: Annotated[str, option("SHA-256 of the file; an address needs it.", default="")],
 ) -> Rendering:
-    """Add what others published; nothing of a file that is not what it should be is used."""
+    """Add the records of a published file, if it is intact."""
     result = db_fetch(source, out=out, sha256=sha256)
     added = added_text(result.merged.records, result.merged.duplicates, out)
     return Rendering("db-fetch", result, [added, f"sha256 {result.sha256}"])

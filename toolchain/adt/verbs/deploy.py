@@ -43,13 +43,14 @@ class DeviceFlags(Options):
     """Choice of devices."""
 
     serial: str | None = option(
-        "The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
+        "Serial of the device, or of several: a,b; else ANDROID_SERIAL, else the only device.",
         "--serial",
         "-s",
         default=None,
+        metavar="SERIAL,…",
         offers="serials",
     )
-    everyone: bool = option("Every device that adb sees.", "--all", default=False)
+    everyone: bool = option("Take every device that adb sees.", "--all", default=False)
 
 
 def several(flags: DeviceFlags) -> tuple[str, ...]:
@@ -144,19 +145,18 @@ class DeployRequest(Request):
     bundle: MaybePath = BUNDLE
     key: str = KEY
     packages: OneOrMorePaths = option(
-        "Packages that `adt compile` made; none: the bundle alone.",
+        "Packages that `adt compile` made; else the bundle alone.",
         default=(),
         kw_only=False,
-        metavar="[PACKAGE]...",
+        metavar="PACKAGE",
     )
     rpc: bool | None = option(
-        "Start tracker and RPC server, which run programs for whoever connects; else only where no "
-        "package is named.",
+        "Start tracker and RPC server, which run programs for whoever connects; else if no package is named.",
         "--rpc/--no-rpc",
         default=None,
     )
     run_as: str | None = option(
-        "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
+        "Copy into the directory of this debuggable app, too.", default=None, metavar="APP"
     )
     dry_run: bool = option("Only show what would be done.", default=False)
     full_hash: bool = option("Read every byte on the device again.", default=False)
@@ -170,7 +170,7 @@ class CleanRequest(Request):
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    keep: int = option("How many deployments of each name stay: those used last.", default=2, least=0)
+    keep: int = option("Number of deployments of each name that stay, the last used.", default=2, least=0)
     dry_run: bool = option("Only show what would be done.", default=False)
     serials: Sequence[str] = SERIALS
     on_event: Callable[[Event], None] = ON_EVENT
@@ -415,9 +415,9 @@ def clean_many(request: CleanRequest) -> Outcomes[CleanReport]:
     return _on_each(request, clean_device)
 
 
-@command("adt deploy model-pkg --serial 127.0.0.1:5555")
+@command("adt deploy model-pkg", phone=True)
 def deploy_command(request: DeployRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
-    """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
+    """Send what is missing of packages and their bundle to a device; a bundle alone serves RPC."""
     if not (serials := several(flags)):
         with status_line("adt deploy") as say:
             result = deploy(request.but(serial=flags.serial, say=say))
@@ -454,7 +454,7 @@ def _deploy_summary(result: Deployed) -> str:
     return f"{summary}; {result.rpc.ready_line}" if result.rpc else summary
 
 
-@command("adt clean --keep 1 --dry-run")
+@command("adt clean --keep 1 --dry-run", phone=True)
 def clean_command(request: CleanRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
     """Remove your old deployments from a device, never one in use."""
     if not (serials := several(flags)):

@@ -35,10 +35,7 @@ class AdbRequest(Request):
 
     serial: Text = DeviceSettings.serial
     arguments: Texts = option(
-        "As adb takes them: ``shell ls``, ``push``, …",
-        kw_only=False,
-        help="As adb takes them: shell ls, push, …",
-        metavar="ADB_ARGUMENTS...",
+        "Arguments as adb takes them: ``shell ls``.", kw_only=False, metavar="ADB_ARGUMENT"
     )
 
 
@@ -183,10 +180,11 @@ log = logging.getLogger("adt.adb")
 @command("adt devices --json")
 def devices_command(
     timeout: Annotated[
-        float | None, option("Seconds that each device has; else a few.", default=None, least=0.0)
+        float | None,
+        option("Seconds that each device has; else a few.", default=None, least=0.0),
     ],
 ) -> Rendering:
-    """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
+    """List the devices that adb sees, with model, chip and ABIs, and what mends bad ones."""
     listed = devices(timeout=timeout)
     return Rendering("devices", {"devices": listed}, _lines(listed))
 
@@ -231,15 +229,15 @@ def run_adb_command(request: AdbRequest) -> None:
 HOTTEST = 3
 
 
-@command("adt probe --serial 127.0.0.1:5555")
+@command("adt probe", phone=True)
 def probe_command(
     serial: Annotated[str | None, DeviceSettings.serial],
     timeout: Annotated[float | None, DeviceSettings.timeout],
     fresh: Annotated[
-        bool, option("Ask for OpenCL again, not only once per boot of the device.", default=False)
+        bool, option("Ask for OpenCL again, which is otherwise done once per boot.", default=False)
     ],
 ) -> Rendering:
-    """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
+    """Show a device's CPU, memory, temperatures, GPU and OpenCL."""
     hardware = probe(serial, timeout=timeout, fresh=fresh)
     return Rendering("probe", hardware, _probe_lines(hardware))
 
@@ -360,7 +358,7 @@ def _outcome(candidate: OpenclCandidate) -> str:
     return f"{candidate.outcome}: {candidate.said}"
 
 
-NAME = option("Its name; several can run.", default="default", kw_only=False, offers="virtual_device")
+NAME = option("Name; several devices can run.", default="default", kw_only=False, offers="virtual_device")
 
 
 class EmulatorRequest(Request):
@@ -368,12 +366,14 @@ class EmulatorRequest(Request):
 
     name: str = option(NAME, default="default", kw_only=False)
     port: int | None = option(
-        "Its ADB port on 127.0.0.1; else a free one.", default=None, least=1, most=MOST_PORT
+        "ADB port on 127.0.0.1; else a free one.", default=None, least=1, most=MOST_PORT
     )
-    rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
-    data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
-    abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
-    opencl: bool = option("With OpenCL: PoCL, which computes on the processor.", default=False)
+    rootfs: MaybePath = option(
+        "Root file system of yours, such as an Android /system tree.", default=None, metavar="DIR"
+    )
+    data_size: str | None = option("Size of /data; else no limit.", default=None, metavar="64M")
+    abi: str | None = option("ABI: arm64-v8a, or x86_64 on such a machine; else arm64-v8a.", default=None)
+    opencl: bool = option("Add OpenCL: PoCL, which computes on the processor.", default=False)
 
 
 @takes(EmulatorRequest)
@@ -414,7 +414,7 @@ def emulator_list() -> tuple[EmulatorInfo, ...]:
 
 
 group = typer.Typer(
-    cls=Commands, help="The virtual device: a Linux (arm64) behind real ADB; not Android, no speed."
+    cls=Commands, help="Start, stop or list virtual devices: Linux (arm64) behind real ADB, not Android."
 )
 app.add_typer(group, name="emulator", no_args_is_help=True)
 

@@ -21,6 +21,7 @@ from adt.integrate.output import FileStep, diff, plan, write
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
 from adt.options.request import Request, takes
 from adt.package.package import load_package
+from adt.verbs.arrays import COLOR, LAYOUT, MEAN, SCALE, STD
 from adt.verbs.options import ALLOW_4K, BUNDLES
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class GenerateRequest(Request):
     """Request of :func:`adt.generate`."""
 
     kind: str = option(
-        "A C++ project; Java and Kotlin with their C++ part; an Android app; an Android library.",
+        "A C++ project, Java and Kotlin with their C++ part, an Android app, or an Android library.",
         kw_only=False,
         choices=["cpp", "jni", "android-app", "aar"],
     )
@@ -43,13 +44,13 @@ class GenerateRequest(Request):
         "Packages that `adt compile` made, for each platform; those of one name are one model.",
         kw_only=False,
         help="Packages that `adt compile` made, for each platform.",
-        metavar="PACKAGE...",
+        metavar="PACKAGE",
     )
     bundles: Paths = BUNDLES
     allow_4k: bool = ALLOW_4K
-    out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR", check=check_directory)
+    out: PathTo = option("Directory of the project.", "--out", "-o", metavar="DIR", check=check_directory)
     java_package: str = option(
-        "The code's package; its last part is the C++ namespace.",
+        "Java package of the code; its last part is the C++ namespace.",
         "--package",
         "--java-package",
         metavar="com.a.b",
@@ -71,7 +72,7 @@ class GenerateRequest(Request):
         choices=tuple(VERSIONS),
         help="Android Gradle plugin of a new project.",
     )
-    dry_run: bool = option("Write nothing; show what would change as a diff.", default=False)
+    dry_run: bool = option("Write nothing; show as a diff what would change.", default=False)
     force: bool = option(
         "Replace edited files, and files that adt did not write.",
         default=False,
@@ -160,9 +161,6 @@ def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tu
     return tuple(package_bundle(package) for package in by_platform.values())
 
 
-EXAMPLE = "adt generate android-app detector-pkg --bundle bundle-arm64 --out app --package com.example.vision"
-
-
 TODAYS = "for adt's of today: another --out"
 
 
@@ -170,24 +168,27 @@ class GenerateFlags(Options):
     """Classes and pictures of each package."""
 
     classes: Texts = option(
-        "Class of a package; for one package Detector is enough.",
+        "Class of a package; with one package the class alone is enough.",
         "--class",
         default=(),
         metavar="NAME=Detector",
     )
-    scale: Texts = option(
-        "Pixels are divided by it; default for floats: 255.", default=(), metavar="[NAME=]255"
+    scale: Texts = option(SCALE, default=(), metavar="[NAME=]255")
+    mean: Texts = option(MEAN, default=(), metavar="[NAME=]0.485,0.456,0.406")
+    std: Texts = option(STD, default=(), metavar="[NAME=]0.229,0.224,0.225")
+    layout: Texts = option(LAYOUT, default=(), metavar="[NAME=]{NCHW,NHWC}")
+    color: Texts = option(COLOR, default=(), metavar="[NAME=]{RGB,BGR,GRAY}")
+    labels: MaybePath = option(
+        "Names of a classifier's classes, one on each line, or JSON.", default=None, metavar="FILE"
     )
-    mean: Texts = option("Then subtracted, for each channel.", default=(), metavar="[NAME=]0.485,0.456,0.406")
-    std: Texts = option("Then divided by, for each channel.", default=(), metavar="[NAME=]0.229,0.224,0.225")
-    layout: Texts = option("Of pictures, if the shape does not say.", default=(), metavar="[NAME=]NCHW|NHWC")
-    color: Texts = option("Channels of pictures, if not RGB.", default=(), metavar="[NAME=]RGB|BGR|GRAY")
-    labels: MaybePath = option("Names of a classifier's classes, one on each line, or JSON.", default=None)
 
 
-@command(EXAMPLE)
+@command(
+    "adt generate cpp model-pkg --package com.example -o app",
+    "adt generate android-app model-pkg --package com.example -o app",
+)
 def generate_command(request: GenerateRequest, flags: GenerateFlags) -> Rendering:
-    """Write code and a project that put packages into an app; again, to bring them up to date."""
+    """Write code and a project that put packages into an app; run again to update them."""
     from adt.package.classes import read_labels
 
     classes, images = _by_package(flags.classes, "--class"), _images(flags)

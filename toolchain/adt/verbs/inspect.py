@@ -13,7 +13,7 @@ import typer
 from adt.checkup.check import Area, Status, make_scope
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed
-from adt.host.disk import check_directory, check_output
+from adt.host.disk import check_directory
 from adt.host.document import aligned, document_of
 from adt.options.option import (
     Directory,
@@ -50,14 +50,14 @@ class ElfRequest(Request):
     ndk: Directory = BuildSettings.ndk
     bundle: MaybePath = ELF_BUNDLE
     paths: OneOrMorePaths = option(
-        "ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip.", kw_only=False
+        "Files to judge: ELF, .aar, .apk, .jar, .whl, .zip, and directories of them.", kw_only=False
     )
     platform: str | None = option(
         "What to judge them for; else what the bundle or package among them was made for, else what each "
         "file says of itself.",
         *FOR,
         default=None,
-        help="What to judge them for; else what they say.",
+        help="Platform to judge them for; else what they say themselves.",
         metavar="PLATFORM",
         offers="platform",
     )
@@ -76,13 +76,13 @@ class DoctorRequest(Options):
     ndk: Directory = BuildSettings.ndk
     bundle: MaybePath = BUNDLE
     areas: OneOrMoreTexts = option(
-        "What to look at; everything when none is named.",
+        "Areas to look at; else all.",
         default=(),
         kw_only=False,
         choices=["host", "ndk", "device", "rpc", "package"],
     )
-    package: MaybePath = option("A package that `adt compile` made.", default=None, metavar="DIR")
-    fix: bool = option("Mend what can be mended safely, say it, and look again.", default=False)
+    package: MaybePath = option("Package to check.", default=None, metavar="DIR")
+    fix: bool = option("Mend what can be mended safely, say so, and look again.", default=False)
     on_check: Callable[[Check], None] = python("Called with each check as it comes.", default=quiet)
     on_repair: Callable[[Repair], None] = python("Called after each repair.", default=quiet)
 
@@ -196,27 +196,27 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
 class InspectFlags(Options):
     """Choice of the view; the first thirteen flags exclude each other."""
 
-    opencl: bool = option("The source of the OpenCL kernels.", default=False)
-    cuda: bool = option("The CUDA source of the kernels.", default=False)
-    offload: bool = option("What libraries compute, as JSON, what not, and why.", default=False)
-    relax: bool = option("main after the last Relax pass.", default=False)
-    tir: bool = option("The scheduled kernels.", default=False)
-    llvm: bool = option("LLVM IR of the host's code.", default=False)
-    asm: bool = option("Assembly of the host's code.", default=False)
-    cpu: bool = option("How a CPU computes each kernel, and its share of the arithmetic.", default=False)
+    opencl: bool = option("Show the OpenCL source of the kernels.", default=False)
+    cuda: bool = option("Show the CUDA source of the kernels.", default=False)
+    offload: bool = option("Show as JSON what libraries compute, what not, and why.", default=False)
+    relax: bool = option("Show the Relax function main after the last pass.", default=False)
+    tir: bool = option("Show the scheduled kernels in TIR.", default=False)
+    llvm: bool = option("Show the LLVM IR of the CPU's code.", default=False)
+    asm: bool = option("Show the assembly of the CPU's code.", default=False)
+    cpu: bool = option("Show how a CPU computes each kernel, and its share of the work.", default=False)
     int8: bool = option(
-        "What of a quantized model a CPU computes in integers, and why not all.", default=False
+        "Show what of a quantized model a CPU computes in integers, and why not all.", default=False
     )
-    params: bool = option("Name, shape, size and range of each one.", default=False)
-    textures: bool = option("What is in textures, what is not, and why.", default=False)
-    diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
-    html: MaybePath = option(
-        "Write a page for the browser.", default=None, metavar="FILE", check=check_output
+    params: bool = option("Show name, shape, size and range of each parameter.", default=False)
+    textures: bool = option("Show which tensors are in textures, which are not, and why.", default=False)
+    diff: MaybePath = option("Show what differs between this package and PKG2.", default=None, metavar="PKG2")
+    html: MaybePath = option("Write a page with the graph for the browser.", default=None, check=check_output)
+    kernel: str | None = option("Show this kernel alone, with --opencl or --cuda.", default=None)
+    profile: MaybePath = option(
+        "Show the times of this profile (`adt profile --json`) with --html.", default=None
     )
-    kernel: str | None = option("Only this kernel, with --opencl, --cuda.", default=None, metavar="NAME")
-    profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
     out: MaybePath = option(
-        "With --opencl, --cuda, --offload: a file for each, here.",
+        "Write one file for each to this directory with --opencl, --cuda or --offload.",
         "--out",
         "-o",
         default=None,
@@ -538,7 +538,7 @@ MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FA
 
 @command("adt doctor ndk --ndk $NDK")
 def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
-    """Check this machine, the NDK, the devices and a package: what is wrong, and what mends it."""
+    """Check this machine, the NDK, the devices and a package, and say what mends each fault."""
     lines = _Lines()
     on_check, on_repair = (quiet, quiet) if as_json else (lines.check, lines.repair)
     result = doctor(request.but(on_check=on_check, on_repair=on_repair))

@@ -236,12 +236,12 @@ def _variant(
     return Variant(package, side, agreement, calls, planned, grown, workspace)
 
 
-@command("adt compare-offload model.onnx --for host --offload clml", name="compare-offload")
+@command("adt compare-offload model.onnx --for host --offload xnnpack", name="compare-offload")
 def compare_offload_command(
     request: CompareOffloadRequest,
-    everything: Annotated[bool, option("Every kernel, not only the first 20.", "--all", default=False)],
+    everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],
 ) -> Rendering:
-    """Compile a model with libraries and without: are both right, and which is faster, layer by layer?"""
+    """Compare a model compiled with and without libraries: outputs and speed, layer by layer."""
     result = compare_offload(request)
     lines = _lines(result, everything=everything)
     return Rendering("compare-offload", result, lines, _failure(result))

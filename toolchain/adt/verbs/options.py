@@ -92,10 +92,10 @@ TRUST = option(
     "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
     "with --layers, the kernels of a package made elsewhere.",
     default=False,
-    help="Run code of whoever made it, with your rights: .pt2, module:function, kernels of --layers.",
+    help="Run the code that a model or package brings, with your rights.",
 )
 INSECURE_NO_DIGEST = option(
-    "Take a model from an address without its sha256, and say what that is.", default=False
+    "Take a model from an address without its sha256, and say what it is.", default=False
 )
 MODEL = option(
     "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), "
@@ -113,7 +113,7 @@ PARAMS = python(
     complete=lambda params, arguments: None,  # the model's file has them
 )
 LINKED_BUNDLE = option(
-    "The bundle it will run with; Android needs one: by default the newest one that was built here.",
+    "Bundle that the package will run with; Android needs one; else the newest one built here.",
     default=None,
     metavar="DIR",
 )
@@ -123,60 +123,61 @@ LIKE = option(
     metavar="SERIAL",
     offers="serial",
 )
-BUNDLES = option("Each platform's bundle; else the newest built here.", "--bundle", default=(), metavar="DIR")
+BUNDLES = option("Bundle for a platform; else the newest built here.", "--bundle", default=(), metavar="DIR")
 ALLOW_4K = option(
-    "Take libraries that devices with pages of 16 KB, and so Google Play, do not.",
-    "--allow-4k",
-    default=False,
+    "Take libraries that devices with 16 KB pages, and so Google Play, refuse.", "--allow-4k", default=False
 )
-BUNDLE = option("The bundle; else the newest fitting one built here.", default=None, metavar="DIR")
-KEY = option("What clients ask the tracker for.", "--key", "-k", default="")
-PORT = option("The port, or the first one to try.", default=None, least=1, most=65535)
-TRACKER_ADDRESS = option("Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT")
-PACKAGE = option("A package that `adt compile` made: its directory, or x.tar.", kw_only=False)
+BUNDLE = option("Bundle to run with; else the newest fitting one built here.", default=None, metavar="DIR")
+KEY = option("Key under which clients ask the tracker.", "--key", "-k", default="")
+PORT = option("Port, or the first one to try.", default=None, least=1, most=65535)
+ADDRESS = "HOST:PORT"
+TRACKER_ADDRESS = option("Tracker; else adt's own.", "--tracker", default="", metavar=ADDRESS)
+PACKAGE = option("Package that `adt compile` made: its directory, or x.tar.", kw_only=False)
 ENTRY = option("Entry function.", default="main")
-VIA = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
+VIA = option("Run by the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
 REMOTE_KEY = option(
-    "Over RPC, instead of a serial: any device that the tracker has under it.", "--key", "-k", default=""
+    "Key of any device of the tracker, instead of --serial, with --via rpc.", "--key", "-k", default=""
 )
-TRACKER = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
-SOURCE_MODEL = option(
-    "The source model; else the copy that compiling kept.", default=None, complete=model_file
-)
+TRACKER = option("Tracker for --via rpc; else adt's own.", default="", metavar=ADDRESS)
+SOURCE_MODEL = option("Source model; else the copy that compiling kept.", default=None, complete=model_file)
 INPUTS = option(
-    "Name to array, list or number; made up from *seed* when not given.",
+    "Name to array, list or number.",
     "--input",
     "-i",
     default=None,
-    help="Inputs by name, as .npz.",
+    help="Inputs by name, as .npz; else made up from the seed.",
     cli=Path,
     parse=load_npz,
 )
-THREADS = option("CPU threads.", default=None, least=1)
+THREADS = option("Number of CPU threads.", default=None, least=1)
 AFFINITY = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
 PROTOCOL = option(
-    "How it is measured, as far as the numbers of runs and seconds do not say.",
+    "Protocol of the measurement, for the numbers that are not given.",
     default="default",
     choices=["default", "quick", "mlperf"],
 )
-RUNS = option("Timed runs, at least …", default=None, least=1)
-SECONDS = option("… and for at least so long.", default=None, least=0, most=MOST_SECONDS)
-WARMUP_RUNS = option("Runs before them, at least …", default=None, least=0)
+RUNS = option("Least number of timed runs; else as --protocol says.", default=None, least=1)
+SECONDS = option(
+    "Least seconds of the timed runs; else as --protocol says.", default=None, least=0, most=MOST_SECONDS
+)
+WARMUP_RUNS = option("Least number of warm-up runs; else as --protocol says.", default=None, least=0)
 WARMUP_MS = option(
-    "… and for at least so many milliseconds.", default=None, least=0, most=MOST_SECONDS * 1000
+    "Least milliseconds of warm-up runs; else as --protocol says.",
+    default=None,
+    least=0,
+    most=MOST_SECONDS * 1000,
 )
 END_TO_END = option("Time copying inputs in and outputs out, too.", default=False)
 COOL_DOWN = option(
-    "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
+    "Wait first, until the hottest zone has at most this temperature or for this time.",
+    default=None,
+    metavar="45C|30s",
 )
 RECORD = option("Keep the result for `adt report`.", default=True)
-LABEL = option("Kept with the result.", default="")
+LABEL = option("Label to keep with the result.", default="")
 VERIFY = option("Compare the outputs with the reference first.", default=True)
 ROUNDS = option(
-    "Rounds of --ab, each A B B A.",
-    default=None,
-    help="Rounds, each A B B A.",
-    least=FEWEST_ROUNDS,
+    "Rounds of the comparison, each A B B A; else as --protocol says.", default=None, least=FEWEST_ROUNDS
 )
 
-ELF_BUNDLE = option("The bundle that will be on the device too.", default=None, metavar="DIR")
+ELF_BUNDLE = option("Bundle that will be on the device too.", default=None, metavar="DIR")

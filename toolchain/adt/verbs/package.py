@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import app
+from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
 from adt.host.disk import check_directory, scratch_directory
@@ -100,7 +100,7 @@ def package_merge(code: AnyPath, params: AnyPath, *, out: AnyPath) -> ModelPacka
 
 
 package = typer.Typer(
-    no_args_is_help=True, help="Check packages; take their parameters out and put them back."
+    cls=Commands, no_args_is_help=True, help="Check packages; take their parameters out and put them back."
 )
 app.add_typer(package, name="package")
 
@@ -142,7 +142,10 @@ def _lines(result: PackageVerification) -> Iterator[str]:
 def split_params_command(
     package: Annotated[Path, PACKAGE],
     out: Annotated[
-        Path, option("Directory for code/ and params/.", "--out", "-o", kw_only=False, check=check_directory)
+        Path,
+        option(
+            "Parent of code/ and params/.", "--out", "-o", kw_only=False, check=check_directory, metavar="DIR"
+        ),
     ],
 ) -> Rendering:
     """Write the code and the parameters of a package apart, for an app's asset pack."""
@@ -160,8 +163,8 @@ def split_params_command(
 
 @command("adt package merge parts/code parts/params -o model-pkg", group=package)
 def merge_command(
-    code: Annotated[Path, option("The part with mod.json and mod.so.", kw_only=False)],
-    params: Annotated[Path, option("mod.params, or the directory that it is in.", kw_only=False)],
+    code: Annotated[Path, option("Part with mod.json and mod.so.", kw_only=False)],
+    params: Annotated[Path, option("Part with mod.params, or that file.", kw_only=False)],
     out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o", check=package_place)],
 ) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""

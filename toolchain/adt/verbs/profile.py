@@ -41,13 +41,13 @@ class ProfileRequest(Request):
     fill_mode: Text = VerifySettings.fill_mode
     threads: int | None = THREADS
     affinity: str = AFFINITY
-    runs: int = option("Runs with clocks, and without; emulated: one.", "--runs", "-n", default=20, least=1)
-    warmup_runs: int = option("Runs before them.", default=3, least=0)
+    runs: int = option("Number of runs with clocks, and without.", "--runs", "-n", default=20, least=1)
+    warmup_runs: int = option("Number of warm-up runs.", default=3, least=0)
     peak_gflops: float | None = option(
-        "What the device computes at best, GFLOP/s: draws the roofline.", default=None, least=1e-6
+        "Peak arithmetic of the device in GFLOP/s, for the roofline.", default=None, least=1e-6
     )
     peak_gbps: float | None = option(
-        "What its memory delivers at best, GB/s: draws the roofline.", default=None, least=1e-6
+        "Peak bandwidth of the device's memory in GB/s, for the roofline.", default=None, least=1e-6
     )
 
 
@@ -194,30 +194,23 @@ def _function(remote: Remote) -> Any:
         ) from error
 
 
-@command("adt profile model-pkg --html profile.html --trace trace.json")
+@command("adt profile model-pkg --html profile.html", phone=True)
 def profile_command(
     request: ProfileRequest,
     sort: Annotated[
         str,
         option(
-            "The first row: the most of this.",
+            "Column whose largest value comes first.",
             default="",
             choices=["time", "calls", "order", "gflops", "flops"],
         ),
     ],
-    everything: Annotated[bool, option("Every kernel, not only the first 20.", "--all", default=False)],
+    everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],
     trace: Annotated[
         Path | None,
-        option(
-            "Write a trace for chrome://tracing and Perfetto.",
-            default=None,
-            metavar="FILE",
-            check=check_output,
-        ),
+        option("Write a trace for chrome://tracing and Perfetto.", default=None, check=check_output),
     ],
-    html: Annotated[
-        Path | None, option("Write a page with plots.", default=None, metavar="FILE", check=check_output)
-    ],
+    html: Annotated[Path | None, option("Write a page with plots.", default=None, check=check_output)],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
     result = profile(request)

@@ -40,37 +40,39 @@ class QuantizeRequest(Request):
     model: PathTo = option(MODEL, kw_only=False, complete=partial(model_file, runs=False))
     params: Mapping[str, Any] | None = PARAMS
     shapes: Shapes = CompileSettings.shapes
-    out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE", check=check_output)
+    out: PathTo = option("ONNX file to write.", "--out", "-o", check=check_output)
     calibrate: Files = option(
-        "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
-        "``random:N``, N made-up ones, for a trial.",
+        "Samples of what the model will see: pictures, .npz or .npy files, directories of them, or for a "
+        "trial random:N, N made-up ones.",
         default=(),
         metavar="DIR|FILE|random:N",
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
     weights_only: str | None = option(
-        "Quantize the constant weights of matrix products, a scale for 32 of them, and nothing else; "
-        "--calibrate is needed then only to measure what that costs.",
+        "Quantize only constant weights of matrix products, with a scale for 32 of them; --calibrate then "
+        "only measures the loss of accuracy.",
         default=None,
         choices=["int8", "int4"],
     )
     method: str = option(
-        "How ranges are taken from samples.", default="minmax", choices=["minmax", "entropy", "percentile"]
+        "Method that takes ranges from samples.",
+        default="minmax",
+        choices=["minmax", "entropy", "percentile"],
     )
-    activations: str = option("Type of tensors.", default="int8", choices=["int8", "uint8"])
-    per_channel: bool = option("A scale for each channel of a weight.", default=False)
+    activations: str = option("Type of quantized tensors.", default="int8", choices=["int8", "uint8"])
+    per_channel: bool = option("Give each channel of a weight its own scale.", default=False)
     keep: Texts = option(
-        "Operators (Softmax) or nodes that stay float.", default=(), metavar="NAME,…", separator=","
+        "Operators or nodes that stay float: Softmax.", default=(), metavar="NAME,…", separator=","
     )
     target_snr: float | None = option(
-        "Keep the layers in float that cost most, until each output has this SNR.",
+        "Keep the costliest layers in float until each output has this SNR.",
         default=None,
         metavar="DB",
         least=0,
         most=MOST_DECIBELS,
     )
     target_top1: float | None = option(
-        "… or until this share of held-back samples has the same best class.",
+        "Keep the costliest layers in float until this share of held-back samples has the same best class.",
         default=None,
         metavar="SHARE",
         least=0,
@@ -220,16 +222,13 @@ def _check_weights(request: QuantizeRequest) -> None:
         raise dependent(" and ".join(targets), "--calibrate")
 
 
-EXAMPLE = (
-    "adt quantize model.onnx --calibrate pictures/ --mean 0.5 --std 0.5 --per-channel -o model-int8.onnx"
-)
 MOST_SHOWN = 5
 """Layers."""
 
 
-@command(EXAMPLE)
+@command("adt quantize model.onnx --calibrate pictures/ --per-channel -o int8.onnx")
 def quantize_command(request: QuantizeRequest, flags: PictureFlags) -> Rendering:
-    """Quantize an ONNX model to 8 bits on samples, or its weights alone, and say what that costs."""
+    """Quantize an ONNX model to 8 bits on samples, or its weights alone, and measure the loss of accuracy."""
     result = quantize(request.but(picture=picture_options(flags)))
     return Rendering("quantize", result, _lines(result))
 

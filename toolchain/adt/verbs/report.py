@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 class ReportRequest(Request):
     """Request of :func:`adt.report`."""
 
-    device: str = option("Part of the serial, model, chip or OpenCL device.", default="")
-    package: str = option("Name of the package; * and ? stand for others.", default="")
-    since: str = option("A date (2026-01-31) or an age (7d, 12h).", default="")
-    label: str = option("The label; * and ? stand for others.", default="")
+    device: str = option("Part of the device's serial, model, chip or OpenCL name.", default="")
+    package: str = option("Name of the package, or a pattern with * and ?.", default="")
+    since: str = option("Oldest date or age of results: 2026-01-31, 7d, 12h.", default="")
+    label: str = option("Label of the results, or a pattern with * and ?.", default="")
     threshold: float = option(
-        "Percent that a result must be worse by, and by more than the runs' own noise.",
+        "Percent that a result must be worse by, and by more than the noise of the runs.",
         default=5.0,
         least=0.001,
     )
     against: str = option(
-        "best: the fastest earlier result; previous: the one before.",
+        "Result to compare with: the fastest earlier one, or the one before.",
         default="best",
         choices=["best", "previous"],
     )
@@ -103,22 +103,16 @@ def report_import(path: AnyPath) -> int:
 @command("adt report --since 30d --fail-on-regression", name="report")
 def report_command(
     request: ReportRequest,
-    html: Annotated[
-        Path | None, option("Write a page with time lines.", default=None, metavar="FILE", check=check_output)
-    ],
+    html: Annotated[Path | None, option("Write a page with time lines.", default=None, check=check_output)],
     export: Annotated[
         Path | None,
-        option(
-            "Write these records to one file, for --import.", default=None, metavar="FILE", check=check_output
-        ),
+        option("Write these records to one file, for --import.", default=None, check=check_output),
     ],
     imported: Annotated[
         Path | None,
-        option(
-            "First take what --export or an app of adt's wrote.", "--import", default=None, metavar="FILE"
-        ),
+        option("First take the records that --export or an app of adt's wrote.", "--import", default=None),
     ],
-    fail_on_regression: Annotated[bool, option("Exit code 30 when a newest result is worse.", default=False)],
+    fail_on_regression: Annotated[bool, option("End with exit code 30 if a result is worse.", default=False)],
 ) -> Rendering:
     """Show what was measured over time, and mark what got slower."""
     taken = report_import(imported) if imported else None

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 PORT_END = option("Last port to try.", default=None, least=1, most=65535)
 EXPOSE = option("Listen on the network: whoever reaches it can run programs here.", default=False)
 USE_TRACKER = option(
-    "False: clients connect directly.",
+    "Register with the tracker; else clients connect directly.",
     "--use-tracker/--no-tracker",
     default=True,
-    help="Register with the tracker, or not: clients connect directly.",
+    help="Do not register with a tracker: clients connect directly.",
 )
 
 
@@ -81,8 +81,10 @@ class ServeRequest(Request):
     port: int | None = PORT
     expose: bool = EXPOSE
     use_tracker: bool = USE_TRACKER
-    board: str = option("The board, as ssh takes it.", default="USER@BOARD")
-    platform: str = option("What the board is.", *FOR, default="linux-aarch64", offers="platform")
+    board: str = option("Board, as ssh takes it.", default="USER@BOARD")
+    platform: str = option(
+        "Platform of the board.", *FOR, default="linux-aarch64", offers="platform", metavar="PLATFORM"
+    )
 
 
 log = logging.getLogger("adt.rpc")
@@ -332,9 +334,11 @@ def rpc_session(
         yield connection.remote
 
 
-tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
+tracker = typer.Typer(cls=Commands, help="Start, stop or show TVM's tracker on this machine.")
 app.add_typer(tracker, name="tracker", no_args_is_help=True)
-rpc = typer.Typer(cls=Commands, help="RPC servers on devices, kept running in the background.")
+rpc = typer.Typer(
+    cls=Commands, help="Start, stop or show RPC servers on devices, which run in the background."
+)
 app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 
@@ -367,7 +371,7 @@ def tracker_status_command(tracker: Annotated[str, TRACKER_ADDRESS]) -> Renderin
     return Rendering("tracker-status", info, lines)
 
 
-@command("adt rpc start --serial 127.0.0.1:5555 --key android", group=rpc, name="start")
+@command("adt rpc start --key android", phone=True, group=rpc, name="start")
 def rpc_start_command(request: RpcStartRequest) -> Rendering:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
     server = rpc_start(request)
@@ -377,7 +381,7 @@ def rpc_start_command(request: RpcStartRequest) -> Rendering:
 @command("adt rpc stop --all", group=rpc, name="stop")
 def rpc_stop_command(
     serial: Annotated[str | None, DeviceSettings.serial],
-    everything: Annotated[bool, option("The servers on all devices.", "--all", default=False)],
+    everything: Annotated[bool, option("Stop the servers on all devices.", "--all", default=False)],
 ) -> Rendering:
     """End servers and remove every trace of them, here and on the devices."""
     stopped = rpc_stop(serial, all=everything)
@@ -396,7 +400,7 @@ def rpc_status_command(tracker: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
 @command("adt rpc serve --board pi@board --key rpi", group=rpc, name="serve")
 def rpc_serve_command(
     request: ServeRequest,
-    run: Annotated[bool, option("This machine is the board: serve here, now.", default=False)],
+    run: Annotated[bool, option("Serve on this machine, which is the board, now.", default=False)],
 ) -> Rendering:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
     if run:

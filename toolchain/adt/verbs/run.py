@@ -53,7 +53,7 @@ class RunRequest(Request):
     fill_mode: Text = VerifySettings.fill_mode
     inputs: Arrays | None = python("Name to array, list or number.", default=None)
     files: Files = option(
-        ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+        "Input from a file: .npz, .npy, or plain bytes (.raw, .bin); repeatable.",
         "--input",
         "-i",
         "--file",
@@ -61,14 +61,14 @@ class RunRequest(Request):
         metavar="[NAME=]FILE",
     )
     images: Files = option(
-        "A picture, prepared as *picture* says; several are a batch.",
+        "Picture as an input, prepared as the options under Pictures say; several are a batch.",
         "--image",
         default=(),
         metavar="[NAME=]FILE",
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
-    run_count: int = option("Timed runs; emulated: one.", default=1, least=1)
-    warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
+    run_count: int = option("Number of timed runs.", default=1, least=1)
+    warmup_runs: int = option("Least number of warm-up runs before the timed ones.", default=0, least=0)
     options: RtvmOptions | None = python(
         "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
     )
@@ -177,29 +177,30 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
     return arrays
 
 
-EXAMPLE = (
-    "adt run model-pkg --image cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --labels synset.txt"
-)
-
-
-@command(EXAMPLE)
+@command("adt run model-pkg --image cat.jpg --labels synset.txt", phone=True)
 def run_command(
     request: RunRequest,
     pictures: PictureFlags,
     threads: Annotated[int | None, THREADS],
     affinity: Annotated[str, AFFINITY],
     warmup_ms: Annotated[
-        float, option("… and for at least so many milliseconds.", default=0.0, least=0, most=MOST_SECONDS)
+        float,
+        option(
+            "Least milliseconds of warm-up runs before the timed ones.",
+            default=0.0,
+            least=0,
+            most=MOST_SECONDS,
+        ),
     ],
-    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie.", default=False)],
+    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie, uncopied.", default=False)],
     pre_compiled: Annotated[
-        str, option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
+        str, option("File on the device with compiled OpenCL programs.", default="", metavar="FILE")
     ],
     program_cache: Annotated[bool, option("Keep compiled OpenCL programs on the device.", default=True)],
     outputs: Annotated[
         tuple[str, ...] | None,
         option(
-            "All as .npz; the only one, or that of a name, also as .npy or .raw.",
+            "File for the outputs: all as .npz; the only one, or that of a name, also as .npy or .raw.",
             "--output",
             "-o",
             default=(),
@@ -209,16 +210,16 @@ def run_command(
     ],
     labels: Annotated[
         Path | None,
-        option("Labels of classes, one on each line, or .json: show the best.", default=None, metavar="FILE"),
+        option("Show the best classes by these labels, one a line or .json.", default=None),
     ],
     top: Annotated[
         int | None,
-        option("How many classes; default with --labels: 5.", default=None, metavar="K", least=1),
+        option("Number of classes to show; else 5 with --labels.", default=None, metavar="K", least=1),
     ],
     softmax: Annotated[
         bool | None,
         option(
-            "Make scores probabilities; default: when they do not sum to 1.",
+            "Turn scores into probabilities; else on when they do not sum to 1.",
             "--softmax/--no-softmax",
             default=None,
         ),

@@ -209,12 +209,9 @@ def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
         yield
 
 
-EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 --db records"
-
-
-@command(EXAMPLE)
+@command("adt tune model.onnx --for host --db records", "adt tune model.onnx --target adreno --db records")
 def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
-    """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
+    """Find faster schedules for a model's kernels, measured on devices; run again to resume."""
     from adt.verbs.tune_result import document
     from adt.verbs.tuning_view import tuning_view
 

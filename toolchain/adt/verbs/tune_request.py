@@ -55,25 +55,25 @@ class TuneRequest(Request):
         metavar="DIR",
     )
     serials: Texts = option(
-        "Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
+        "Serials of the devices that measure: a,b,c; else ANDROID_SERIAL, else the only device.",
         "--serial",
         "-s",
         default=(),
-        metavar="A,B,…",
+        metavar="SERIAL,…",
         offers="serials",
         cli=str,
         separator=",",
     )
-    key: str = option("Instead: every device that the tracker has under it.", "--key", "-k", default="")
-    tracker: str = option("The tracker for the key; else adt's own.", default="", metavar="HOST:PORT")
+    key: str = option("Key of the tracker's devices, instead of --serial.", "--key", "-k", default="")
+    tracker: str = option("Tracker for --key; else adt's own.", default="", metavar="HOST:PORT")
     device: str = option(
-        "Of a key with different devices: the one that counts; else the first that answers.",
+        "Device that counts where --key has different ones; else the first that answers.",
         default="",
         metavar="NAME[, DRIVER]",
     )
-    compare: bool = option("Then run the model tuned and untuned in turns.", default=False)
+    compare: bool = option("At the end run the model tuned and untuned in turns.", default=False)
     fit: bool = option(
-        "Then fit to the times what schedules know of the GPU: `adt compile --db` takes it.", default=False
+        "At the end fit the model of the GPU to the times, which `adt compile --db` uses.", default=False
     )
     on_plan: Callable[[TuningPlan], None] = option(
         "Told what is going to be done, before it begins.", default=quiet, cli=None

@@ -236,12 +236,12 @@ def _connected_device(request: UpRequest) -> Device | None:
     return device_of(request.settings.device)
 
 
-@command("adt up model.onnx --shape input:1,3,224,224")
+@command("adt up model.onnx", "adt up model.onnx --serial SERIAL --target adreno")
 def up_command(
     request: UpRequest,
     output: Annotated[
         Path | None,
-        option("Write the outputs here, .npz.", "--output", "-o", default=None, check=check_output),
+        option("File for the outputs, .npz.", "--output", "-o", default=None, check=check_output),
     ],
     as_json: bool,
 ) -> Rendering:

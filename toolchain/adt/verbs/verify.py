@@ -60,25 +60,26 @@ class VerifyRequest(Request):
     model: MaybePath = shared.SOURCE_MODEL
     seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
+    max_abs: Real = VerifySettings.max_abs
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
-    max_abs: Real = VerifySettings.max_abs
     max_changed: Real = VerifySettings.max_changed
     allow_nonfinite: Flag = VerifySettings.allow_nonfinite
     reference: Text = VerifySettings.reference
     min_snr: Real = VerifySettings.min_snr
     min_top1: Real = VerifySettings.min_top1
     inputs: Arrays | Sequence[Arrays] | None = option(
-        "Name to array, list or number, or several such sets; made up from *seed* when not given.",
+        "Name to array, list or number, or several such sets.",
         "--input",
         "-i",
         default=None,
-        help="Inputs by name, as .npz; several: one set each.",
+        help="Inputs by name, as .npz; repeatable, each one set; else made up from the seed.",
         cli=list[Path],
         parse=lambda paths: [load_npz(path) for path in paths],
+        metavar="FILE",
     )
     seeds: int = option(
-        "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
+        "Number of sets of made-up inputs, of which the worst is shown.",
         default=1,
         metavar="N",
         least=1,
@@ -105,18 +106,18 @@ class LayersRequest(Request):
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
     calls: tuple[int, int] | None = option(
-        "With --layers: only these calls of the run, without the last.",
+        "Compare only these calls of the run, B excluded, with --layers.",
         default=None,
         metavar="A:B",
         cli=str,
         parse=call_span,
     )
-    all: bool = option("With --layers: go on after a wrong kernel, and show every call.", default=False)
+    all: bool = option("Go on after a wrong kernel, and show every call, with --layers.", default=False)
     chunk_bytes: int | None = option(
-        "How much of the device's tensors is fetched at a time.",
+        "Bytes of the device's tensors that are fetched at a time.",
         "--chunk-mb",
         default=None,
-        help="With --layers: MiB of tensors fetched at a time (256).",
+        help="MiB of tensors to fetch at a time with --layers; else 256 MiB.",
         metavar="MIB",
         least=1,
         parse=lambda mebibytes: mebibytes << 20,
@@ -325,7 +326,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
     return LayersResult(opened.place.name, opened.place.emulated, layers)
 
 
-@command("adt verify model-pkg --layers")
+@command("adt verify model-pkg --layers", phone=True)
 def verify_command(
     parsed: partial[VerifyRequest],
     calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
