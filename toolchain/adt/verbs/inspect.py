@@ -13,7 +13,7 @@ import typer
 from adt.checkup.check import Area, Status, make_scope
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed
-from adt.host.disk import check_directory
+from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned, document_of
 from adt.options.option import (
     Directory,
