@@ -63,12 +63,14 @@ class Platform:
 HOST_MACHINE = host_platform.machine()
 HOST = "host"
 """Name of the platform that is this machine."""
+ANDROID = "android-arm64-v8a"
+"""Name of the platform of most phones."""
 
 PLATFORMS = {
     platform.name: platform
     for platform in (
         Platform(
-            "android-arm64-v8a",
+            ANDROID,
             abi="arm64-v8a",
             triple="aarch64-linux-android{api}",
             machine="AARCH64",

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
-from adt.bundle.platforms import PLATFORMS, Platform
+from adt.bundle.platforms import ANDROID, PLATFORMS, Platform
 from adt.checkup.check import Area, Check, Question, Scope, Status, ok, warning
 from adt.checkup.host import version_line
 from adt.errors import NdkError
@@ -156,7 +156,8 @@ def questions(scope: Scope) -> Iterator[Question]:
         first = listed[0].ndk
         version = version_line(first.bin / "clang++")
         level = scope.settings.build.api_level
-        yield from check_parts(first, level, scope.platform, version, libcxx_alignment(first))
+        target = scope.platform or PLATFORMS[ANDROID]
+        yield from check_parts(first, level, target, version, libcxx_alignment(first))
 
     yield Question("NDK", ndk)
     yield Question("CLML SDK", lambda: check_clml(scope))

@@ -8,7 +8,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from adt.bundle.bundle import cached_bundles, load_bundle
-from adt.bundle.platforms import HOST, PLATFORMS
+from adt.bundle.platforms import ANDROID, HOST, PLATFORMS
 from adt.errors import AdtError, AmbiguousDevice, ConfigError
 from adt.options.option import values_of
 from adt.options.request import Request
@@ -17,7 +17,6 @@ from adt.options.sections import DeviceSettings
 
 log = logging.getLogger("adt.platform")
 
-ANDROID = "android-arm64-v8a"
 SECONDS = 2.0
 """Seconds that a device has to say what it is; a slower one decides nothing."""
 
