@@ -32,6 +32,7 @@ from adt.verbs.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.verbs.default_platform import default_platform
 from adt.verbs.generate import bundles_of
 from adt.verbs.tune_request import TuneRequest
+from support.devices.adb_server import Peer, fake_server, replying, text
 from support.devices.ports import free_port
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
@@ -235,6 +236,17 @@ def test_without_a_device_a_bundle_or_an_ndk_chooses_the_platform(
     assert default_platform(load_settings(flags)) == platform
     assert caplog.messages == ([f"for {platform} ({reason})"] if reason else [])
     assert not server_listens(), "looking for devices starts no adb server"
+
+
+def test_a_device_that_is_not_ready_chooses_no_platform(
+    put: Put, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(LINUX, LINUX)
+    with fake_server(
+        monkeypatch, Peer.drain, replying(b"OKAY" + text("ffff  unauthorized transport_id:7\n"))
+    ):
+        assert default_platform(load_settings()) == LINUX
+    assert caplog.messages == ["passing over ffff: unauthorized"]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,11 @@ def _connected(settings: DeviceSettings, eligible: set[str]) -> str:
     serials: list[str] = []
     with contextlib.suppress(AdtError):
         devices = selection.reachable() if server_listens() else ()
-        serials = [each.serial for each in devices if each.ready and named in (None, "", each.serial)]
+        devices = tuple(device for device in devices if named in (None, "", device.serial))
+        for device in devices:
+            if not device.ready:
+                log.warning("passing over %s: %s", device.serial, device.state)
+        serials = [device.serial for device in devices if device.ready]
     with ThreadPoolExecutor() as pool:
         answers = zip(serials, pool.map(_platform_of, serials), strict=True)
     platforms = {serial: name for serial, name in answers if name in eligible}
