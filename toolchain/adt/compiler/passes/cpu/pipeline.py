@@ -17,6 +17,7 @@ from adt.compiler.passes.fusion import bound_operators, cpu_dispatch, fuse
 from adt.compiler.passes.integers.rules import in_integers
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS, Blocking, Terms
 from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.live_taps import without_dead_taps
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.layout.signature import Signature
 from adt.compiler.passes.layout.walk import Choice, Moves
@@ -56,7 +57,7 @@ def with_blocks(
 
     Returns it, its parameters, and of a quantized one the outcome of its convolutions and products.
     """
-    bound = bind_params(module, params)
+    bound = without_dead_taps(bind_params(module, params))
     report: tuple[Convolution, ...] = ()
     terms = tuple(Terms(dot.terms, dot.data, dot.weights, dot.steps, dot.rows) for dot in vectors.dots)
     if terms:

@@ -26,6 +26,7 @@ from adt.compiler.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
 from adt.compiler.passes.integers.rules import in_integers
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS, TEXELS, Terms
 from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.live_taps import without_dead_taps
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.normalizations import Normalizations, Rows
 from adt.compiler.passes.products import Products
@@ -76,7 +77,7 @@ def for_gpu(
     by *schedules* where that uses images rightly, else by the usual ones for *gpu*.
     """
     rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
-    bound, blocking = bind_params(module, params), TEXELS
+    bound, blocking = without_dead_taps(bind_params(module, params)), TEXELS
     integers: tuple[Convolution, ...] = ()
     if target.kind.name == "opencl" and is_flat(bound):
         whole, integers = in_integers(bound, words.DATA, inlined=True)
