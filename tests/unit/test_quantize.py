@@ -297,7 +297,7 @@ def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and "on 4 MADE-UP samples, which tell nothing" in done.stdout, done.stderr
     assert "y: SNR" in done.stdout and "2 nodes stay float" in done.stdout
     done = program("quantize", model.name, "--weights-only", "int8", "-o", "weights.onnx", cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("nothing was measured"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("accuracy not measured"), done.stderr
     document = json.loads(program(*words, "--json", cwd=tmp_path).stdout)
     assert document["schema"] == "adt.quantize" and document["made_up"] is True
     assert document["worst"] == document["outputs"][0]["name"] == "y"

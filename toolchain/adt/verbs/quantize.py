@@ -237,7 +237,7 @@ def _lines(result: QuantizeResult) -> Iterator[str]:
     if result.outputs:
         yield from _accuracy(result)
     else:
-        yield "nothing was measured: what it costs is told of samples, --calibrate"
+        yield "accuracy not measured: pass samples with --calibrate"
     if result.kept:
         yield f"{len(result.kept)} nodes stay float: {', '.join(result.kept)}"
     yield f"wrote {result.path}: {size_text(result.bytes)} instead of {size_text(result.float_bytes)}"
@@ -249,8 +249,8 @@ def _accuracy(result: QuantizeResult) -> Iterator[str]:
     which = ""
     if not result.weights_only:
         yield f"calibrated on {result.calibrated_on} {samples}"
-        which = f": of {result.every} the last, held back"
-    yield f"against float on {result.held_back} {samples}{which}"
+        which = f" that were held back (1 of {result.every})"
+    yield f"compared with float on {result.held_back} {samples}{which}"
     for row in result.outputs:
         of = row.metrics
         top1 = "" if of.top1 is None else f" top-1 {of.top1:.1%}"
