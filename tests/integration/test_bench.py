@@ -5,6 +5,7 @@ That there are figures is tested, and that there are none where they would be no
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import adt as api
 from adt.measure import history
 from support.codegen.browser import browser
 from support.devices.fixtures import Rack
-from support.devices.programs import adt, adt_json, invoke
+from support.devices.programs import adt, adt_json, invoke, program_output
 from support.models.small import small_model
 
 TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
@@ -244,3 +245,20 @@ def test_nothing_emulated_is_compared(virtual: tuple[str, Path]) -> None:
     document = adt_json("bench", "--ab", package, package, "--serial", serial)
     assert document["emulated"] and document["b_times_as_fast"] is None and document["sentence"] is None
     assert document["a"]["speed"] is None and document["b"]["speed"] is None and not document["round_ms"]
+
+
+def test_the_screenshots_of_the_documentation(on_cpu: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    docs = Path(__file__).parents[2] / "docs"
+    printed = program_output(
+        sys.executable, docs / "screenshots.py", on_cpu, tmp_path, ADT_DATA_DIR=str(tmp_path / "data")
+    )
+    assert [Path(line).name for line in printed.split()] == ["profile.png", "inspect.png", "report.png"]
+    for line in printed.split():
+        committed = docs / "figures" / Path(line).name
+        assert committed.stat().st_size <= 80_000
+        for file in (Path(line), committed):
+            with Image.open(file) as picture:
+                assert picture.size == (1100, 640)
+                assert len(picture.convert("RGB").getcolors(1 << 20) or []) > 8, "more than an empty page"
