@@ -1,33 +1,45 @@
 #!/usr/bin/env bash
 # %% [markdown]
-# # Tune a network for a mobile GPU, over a tracker
+# # Tune a network for a mobile GPU, on several devices at once
 #
 #     pip install ".[tune]"
 #     bash examples/mobile_gpu_tuning.sh [MODEL.onnx]
 #
-# Every step of TVM's guide to tuning for mobile GPUs. Two virtual devices stand for two boards with a Mali GPU: they run
-# this machine's own programs, and their OpenCL computes on the processor. The times are of that, and of no GPU.
+# You register two devices with a tracker, tune a network's kernels on both, and compile with the best records. Two virtual
+# devices stand for two boards with a Mali GPU: their OpenCL computes on this machine's processor, so no time here says
+# anything about a GPU, and adt shows none.
+#
+# For those who know TVM's guide to tuning for mobile GPUs: `tests/seeds.md` has today's form of each of its commands.
 
 # %%
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-model=${1:-simple_net.onnx}
-[ $# -gt 0 ] || python3 "$here/simple_network.py" "$model"
+work=$(mktemp -d) # everything is written there, and removed at the end
+model=${1:+$(realpath "$1")}
+cd "$work"
+if [ -z "$model" ]; then
+  model=simple_net.onnx
+  python3 "$here/simple_network.py" "$model"
+fi
 
 # %% [markdown]
 # ## Start the tracker, and register devices
 #
-# Phones and boards with ADB need their serials only; a board without it runs what `adt rpc serve --board USER@BOARD`
-# prints. A phone is kept awake; leave it on its charger. Build for it with `--for android-arm64-v8a --ndk $NDK`, for an RK3399 with
-# `--for linux-aarch64`. All of it ends with this script; leave `adt tracker stop` out where other devices use the tracker.
+# Phones and boards with ADB need only their serials. A board without ADB runs what `adt rpc serve --board USER@BOARD`
+# prints. adt keeps a phone awake; leave it on its charger. Build for a phone with `--for android-arm64-v8a`, for an RK3399 with
+# `--for linux-aarch64`. `adt rpc status` prints:
+#
+#     key     total  free  pending
+#     rk3399  2      2     0
 
 # %%
 adt build-target --for host
 serials=()
 end() {
   for serial in "${serials[@]}"; do adt rpc stop --serial "$serial"; done
-  adt tracker stop
+  adt tracker stop # leave it out if other devices use the tracker
   for name in left right; do adt emulator stop "$name"; done
+  rm -rf "$work"
 }
 trap end EXIT
 adt tracker start
@@ -41,19 +53,24 @@ adt rpc status
 # %% [markdown]
 # ## Tune
 #
-# As many measurements are under way as there are devices. The guide's options: 1000 trials for each kernel, an early end after
-# 450 without gain, ten calls, ten seconds. Here it is two trials. The log of each kernel, with every failure, is below `records/logs`.
+# All devices measure at once. For real: 1000 trials for each kernel (`--trials 1000 --per-task`), an early end after 450 without
+# gain, ten calls, ten seconds, and a directory of records that you keep. Here it is two trials. `records/logs` has a log of each
+# kernel, with every failure. With as few trials the table may name no faster schedule:
+#
+#     trials    4 of 4; … records of this session are kept
 
 # %%
 adt tune "$model" --for host --target mali --key rk3399 --trials 2 --per-task --early-stopping 450 \
   --number 10 --repeat 1 --timeout 60 --tuner evolutionary --db records
 
 # %% [markdown]
-# ## Compile with the best records, upload, and time it
+# ## Compile with the best records, and verify
 #
-# The mean and the deviation of 30 runs.
+# On a real board `adt bench` also prints the mean and the deviation of its runs. On a virtual device it verifies only:
+#
+#     outputs     right: 1 of 1
 
 # %%
 adt compile "$model" --for host --target mali --db records -o net.tar
-adt run net.tar --serial "$serial" --run-count 30
+adt run net.tar --serial "$serial"
 adt bench net.tar --serial "$serial" --protocol quick

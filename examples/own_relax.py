@@ -1,11 +1,22 @@
-"""A module written by hand, a pass and a kernel of one's own: compiled, verified and run like any model.
+# %% [markdown]
+# # A module, a pass and a kernel of your own
+#
+#     python examples/own_relax.py [PLATFORM [TARGET]]
+#
+# You write a Relax module by hand, replace one of its operators by your own kernel in a pass of your own, and compile, verify and
+# run the result like any model. PLATFORM is `host`, `linux-aarch64`, …; TARGET is `cpu`, `opencl`, `adreno`. The expected output:
+#
+#     kernel fused_conv_blocks_add
+#     kernel own_clip
+#     kernel unpack_blocks
+#     output output (1, 16, 32, 32)
+#     against the same model by TVM on this machine's CPU: right
 
-python examples/own_relax.py [PLATFORM [TARGET]]      # host, linux-aarch64, …; cpu, opencl, adreno
-"""
-
+# %%
 from __future__ import annotations
 
 import sys
+import tempfile
 
 import numpy as np
 import tvm
@@ -16,10 +27,16 @@ from tvm.script import tirx as T
 
 import adt
 
+# %% [markdown]
+# ## The module
+#
+# A convolution with a bias, clipped to the range from -1 to 6.
 
+
+# %%
 @I.ir_module
 class Module:
-    """A convolution with a bias, what is below -1 or above 6 cut off."""
+    """Convolution with a bias and a clip."""
 
     @R.function
     def main(
@@ -35,18 +52,30 @@ class Module:
         return cut
 
 
+# %% [markdown]
+# ## The kernel
+#
+# It needs no schedule: adt schedules it for the target like any other kernel.
+
+
+# %%
 @T.prim_func(private=True, s_tir=True)
 def own_clip(a: T.Buffer((1, 16, 32, 32), "float32"), b: T.Buffer((1, 16, 32, 32), "float32")):
-    """Return *a* clipped: the pass puts this kernel in; it is scheduled for the target like any other."""
+    """Clip *a* to the range from -1 to 6."""
     for i, j, k, m in T.grid(1, 16, 32, 32):
         with T.sblock("clip"):
             vi, vj, vk, vm = T.axis.remap("SSSS", [i, j, k, m])
             b[vi, vj, vk, vm] = T.min(T.max(a[vi, vj, vk, vm], T.float32(-1)), T.float32(6))
 
 
+# %% [markdown]
+# ## The pass
+
+
+# %%
 @tvm.transform.module_pass(opt_level=0, name="OwnClip")
 def use_own_clip(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Compute each clip by the kernel above."""
+    """Replace each clip by a call of the kernel."""
 
     @relax.expr_functor.mutator
     class Mutator(relax.PyExprMutator):
@@ -61,19 +90,32 @@ def use_own_clip(module: tvm.IRModule, _context: tvm.transform.PassContext) -> t
     return mutator.builder_.get()
 
 
+# %% [markdown]
+# ## Compile, run and verify
+#
+# Parameters without a value (here `x`) are inputs. `adt.verify` compares with TVM's plain build of the module without the pass.
+
+
+# %%
 def main(platform: str = "host", target: str = "cpu") -> None:
-    """Compile for *platform*, compare with TVM's own plain build of the module without the pass, and run."""
+    """Compile for *platform* and *target*, run, verify, and print the result."""
     random = np.random.default_rng(0)
     params = {
         "weight": random.standard_normal((16, 3, 3, 3), dtype=np.float32),
         "bias": random.standard_normal((1, 16, 1, 1), dtype=np.float32),
     }
-    package = adt.compile(
-        Module, params=params, passes=[use_own_clip], platform=platform, target=target, out=f"own-{platform}"
-    )
     x = random.standard_normal((1, 3, 32, 32), dtype=np.float32)
-    outputs = adt.run(package.path, inputs={"x": x}).outputs
-    result = adt.verify(package.path)
+    with tempfile.TemporaryDirectory() as work:
+        package = adt.compile(
+            Module,
+            params=params,
+            passes=[use_own_clip],
+            platform=platform,
+            target=target,
+            out=f"{work}/package",
+        )
+        outputs = adt.run(package.path, inputs={"x": x}).outputs
+        result = adt.verify(package.path)
     right = "right" if result.verification.passed else "WRONG"
     lines = [
         *(f"kernel {kernel.name}" for kernel in package.manifest.kernels),

@@ -42,6 +42,7 @@ SHOWN = {
         "off by at most",
         "which is faster?",
     ),
+    "own_relax.py": ("kernel own_clip\n", "on this machine's CPU: right"),
 }
 """Words that each example prints only when it succeeds."""
 SMALL_NETWORK = ("simple_network.py", "SHAPE = (1, 3, 224, 224)", "SHAPE = (1, 3, 32, 32)")
@@ -108,5 +109,6 @@ def test_an_example_runs_from_a_copy(name: str, small: bool, tmp_path: Path) -> 
     if name == "host_tuning.py":
         assert done.stdout.count("class=") == 10, "five before tuning and five after"
         assert small or "class='Egyptian cat' with" in done.stdout
+    assert not any((tmp_path / "work").iterdir()), "an example removes its files"
     assert not any(info.running for info in emulator.listing())
     assert not server.statuses() and not tracker.running()
