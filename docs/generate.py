@@ -172,6 +172,25 @@ def _cell(text: str) -> str:
 SCHEMA_DIRECTORY = DIRECTORY.parent / "package/schemas"
 
 
+ONNX_CASES = """\
+The tests compile the backend cases of ONNX's wheel for this machine and run them by `rtvm`, each with all inputs but the first as
+constants, as in most models, and again with all of them as inputs. A case is right if type, shape and values are ONNX's. It
+is refused if the import gives a reason before anything is compiled; every other outcome fails the test. Cases whose tensors
+numpy cannot hold are left out. `tests/support/models/onnx_cases.py` makes the table.
+"""
+
+
+def onnx_cases() -> str:
+    """Write the outcomes of ONNX's backend cases by family of operators."""
+    return f"# ONNX's cases\n\n{ONNX_CASES}\n{onnx_table()}"
+
+
+def _totals(table: str) -> str:
+    """Return the head and the last row of a Markdown table."""
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return "\n".join([*lines[:2], lines[-1]]) + "\n"
+
+
 def models() -> str:
     """Write the hand-written part of models.md, and the tables that onnx_cases.py and table.py made."""
     cases, title = "## ONNX's own cases\n", "## Real models\n"
@@ -179,12 +198,10 @@ def models() -> str:
     return f"""{written}
 
 {cases}
-{NOTE}The backend cases that ONNX's wheel carries, compiled for this machine and run by `rtvm`; `tests/support/models/onnx_cases.py` makes
-the table, the nightly tests repeat it. A case is right when type, shape and values are ONNX's, and refused when the import
-says why before anything is compiled; nothing else is let pass. Each runs with all inputs but the first as constants, as in
-most models, and again with all of them as inputs (where there are several). Left out is what numpy has no tensors for.
+{NOTE}{ONNX_CASES}
+{_totals(onnx_table())}
+The site's page "ONNX's cases" has the row of each family of operators and the reasons of the refusals.
 
-{onnx_table()}
 {title}
 {NOTE}Models that packages of the index ship, compiled for an x86-64 machine with `tests/support/models/table.py`, which the nightly
 tests repeat. Figures are the largest difference to the runtime of the source format, as a share of the output's largest
@@ -207,6 +224,7 @@ SITE_PAGES = {
     "cli.md": command_line,
     "configuration.md": configuration,
     "chips.md": chips,
+    "onnx-cases.md": onnx_cases,
     "messages.md": every_message,
 }
 """Pages that only the site has: the program prints the same, or writes it (`adt init`)."""

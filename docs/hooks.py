@@ -44,7 +44,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         else:
             pages.append({title.replace("`", ""): ELSEWHERE.get(path, path)})
     pages += [{"Command line": "cli.md"}, {"Settings": "configuration.md"}]
-    pages += [{"Chips and boards": "chips.md"}, {"Every message": "messages.md"}]
+    pages += [
+        {"Chips and boards": "chips.md"},
+        {"ONNX's cases": "onnx-cases.md"},
+        {"Every message": "messages.md"},
+    ]
     config.nav = contents
     return config
 

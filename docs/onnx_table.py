@@ -1,4 +1,4 @@
-"""Render the table of ONNX's backend cases in docs/models.md from tests/golden/onnx_cases.json."""
+"""Render the table of ONNX's backend cases from tests/golden/onnx_cases.json."""
 
 from __future__ import annotations
 
