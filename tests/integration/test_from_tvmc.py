@@ -1,6 +1,7 @@
 """The commands of docs/from-tvmc.md: each adt line is a command, and each compile there compiles."""
 
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -105,7 +106,7 @@ def test_each_compile_command_compiles(line: str, ndk: Path, tmp_path: Path) -> 
         graph_of([node("Conv", ["x", "w"], ["y"])], {"x": (1, 8, 6, 6)}, ["y"], {"w": f32(8, 8, 3, 3)}),
         tmp_path / "model.onnx",
     )
-    done = adt(*shlex.split(line)[1:], cwd=tmp_path, ANDROID_NDK_HOME=str(ndk))
+    done = adt(*shlex.split(line)[1:], cwd=tmp_path, env=os.environ | {"ANDROID_NDK_HOME": str(ndk)})
     assert done.returncode == 0, done.stderr
     assert ("is read as" in done.stderr) == classic(line), done.stderr
     target = load_package(tmp_path / option(line, "-o")).manifest.target
