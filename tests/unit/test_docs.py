@@ -24,3 +24,15 @@ def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`]*`", "`", page.read_text(), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)#\s]+)", text)
     assert not [link for link in links if "://" not in link and not (DOCS / link).exists()]
+
+
+def test_the_index_starts_with_the_first_hour_and_has_every_example() -> None:
+    index = (DOCS / "index.md").read_text()
+    assert re.findall(r"\]\(([^)]+)\)", index)[0] == "start.md"
+    assert index.rindex("\n## ") == index.index("\n## Coming from TVM")
+    for example in (TOP / "examples").iterdir():
+        if example.is_file():
+            tutorial = "# %%" in example.read_text()
+            assert (f"](../examples/{example.name})" if tutorial else f"`{example.name}`") in index, (
+                example.name
+            )
