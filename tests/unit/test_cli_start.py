@@ -204,6 +204,7 @@ def test_help_fits_the_terminal(path: str, width: int) -> None:
     ("path", "words"),
     [
         ("up", "MODEL --for --target --serial --ndk --trust --json"),
+        ("report", "--device --package --since --label --threshold --json"),
         ("run", "PACKAGE --serial --input --image --seed --run-count --warmup-runs --warmup-ms --json"),
         ("bench", "--model --serial --runs --seconds --warmup-runs --warmup-ms --ab --rounds --trust"),
         (
@@ -214,14 +215,14 @@ def test_help_fits_the_terminal(path: str, width: int) -> None:
     ],
 )
 def test_options_that_belong_together_follow_each_other(path: str, words: str) -> None:
-    flags = re.findall(r"^  (?:-\w, )?([\w-]+)", page(path).partition("Arguments:")[2], re.M)
+    flags = re.findall(r"^  (?:-\w, )?([\w-]+)", page(path).partition("\n\n")[2], re.M)
     assert [flag for flag in flags if flag in words.split()] == words.split()
 
 
 @pytest.mark.parametrize(
     ("path", "flag", "default"),
     [
-        ("compile", "--for PLATFORM", PLATFORM_DEFAULT),
+        ("compile", "PLATFORM", PLATFORM_DEFAULT),
         ("compile", "--target TARGET", "cpu"),
         ("compile", "--tf32 / --no-tf32", "off"),
         ("compile", "--precision {float32,float16,float16_acc32}", "float32"),

@@ -45,6 +45,8 @@ PURPOSES = {
 """Commands by what they are for, in the order of use."""
 MOST_UNGROUPED = 16
 """Options of a command that are one list."""
+ENDS = ("Model and target", "Security and caches")
+"""First and last ones of such a list."""
 UNBROKEN = "\u2011"
 """A hyphen at which no line ends."""
 _SUBJECTS = {
@@ -52,8 +54,7 @@ _SUBJECTS = {
     "Model and target": "model build.platform like compile.target compile.cpu compile db compile.db "
     "compile.tuned_on build.api_level bundle bundles",
     "Options": "",
-    "Device": "device.serial serial serials everyone key tracker tracker_address device device.timeout "
-    "rpc via",
+    "Device": "device.serial serial serials everyone key tracker device device.timeout rpc via",
     "Inputs": "files inputs images verify.seed seeds verify.fill_mode accuracy_inputs",
     "Pictures": "resize crop resample scale value_range mean std layout color",
     "Comparison": "verify",
@@ -88,7 +89,7 @@ class Command(TyperCommand):
         return [re.sub(r"^\{(.*)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the options, by subject or, where they are few, in the same order."""
+        """Write the arguments, then the options: by subject or, where they are few, as one list."""
         few = len(self.params) <= MOST_UNGROUPED
         sections: dict[int, list[tuple[str, str]]] = {}
         for parameter in sorted(self.get_params(ctx), key=self._place):
@@ -103,12 +104,14 @@ class Command(TyperCommand):
         formatter.buffer[:] = [text.replace(UNBROKEN, "-") for text in formatter.buffer]
 
     def _place(self, parameter: Any) -> tuple[int, int]:
-        """Return the place of an option: that of its subject, and in it."""
+        """Return the place of an option: that of its subject, and in it, where there are many."""
         about = self.options.get(parameter.name)
         if about is None or parameter.param_type_name == "argument":
             return (GENERAL if about is None else 0), 0
         names = (about.key or parameter.name, about.key.partition(".")[0])
-        return next((_PLACES[name] for name in names if name in _PLACES), (OWN, 0))
+        place = next((_PLACES[name] for name in names if name in _PLACES), (OWN, 0))
+        grouped = len(self.params) > MOST_UNGROUPED or SUBJECTS[place[0]] in ENDS
+        return place if grouped else (OWN, 0)
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """Return the title for the page of a group, whole."""

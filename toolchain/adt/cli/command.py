@@ -187,7 +187,7 @@ def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
         word = word if about.default is REQUIRED else f"[{word}]"
         info = typer.Argument(metavar=word + "..." * several, **shown)
     else:
-        shown["metavar"] = None if kind is bool else _metavar(about, METAVARS.get(kind) or about.flag[2:])
+        shown["metavar"] = None if kind is bool else _metavar(about, METAVARS.get(kind) or name)
         info = typer.Option(*flags, min=about.least, max=about.most, **shown)
     return _keyword(name, Annotated[kind | None if default is None else kind, info], default)
 
@@ -199,9 +199,9 @@ def _metavar(about: Option, name: str) -> str:
     """Return what stands for an option's value: its own word, the choices, the range, or its *name*."""
     if about.metavar or about.choices:
         return about.metavar or f"{{{','.join(about.choices)}}}"
-    if about.least is None or about.most is None:
-        return name.replace("-", "_").upper()
-    return f"{about.least:g}..{about.most:g}"
+    if type(about.least) is type(about.most) is int:
+        return f"{about.least}..{about.most}"
+    return name.upper()
 
 
 def _is_argument(about: Option) -> bool:

@@ -141,9 +141,9 @@ class Option:
         _, *clause = re.split(DEFAULT_CLAUSE, f"{self.help} {self.doc}".replace("``", ""), maxsplit=1)
         if clause or self.default in (REQUIRED, None, "", ()):
             return re.split(FIRST_CLAUSE, clause[0])[0].removesuffix(".") if clause else ""
-        if isinstance(self.default, bool):
-            return "on" if self.default else "off"
-        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+        if isinstance(self.default, bool | float):
+            return f"{self.default:g}" if isinstance(self.default, float) else ("off", "on")[self.default]
+        return str(self.default)
 
     @property
     def flag(self) -> str:

@@ -18,7 +18,7 @@ FEWEST_ROUNDS = 6
 MOST_DECIBELS = 1000.0
 MOST_SECONDS = 1e6
 """Longest time limit; system calls count milliseconds in 31 bits."""
-PLATFORM_DEFAULT = "the connected device's, else that of the newest bundle"
+PLATFORM_DEFAULT = "the connected device's, else that of a bundle here, else android-arm64-v8a with an NDK"
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
 FOR = ("--for", "--platform")
@@ -47,11 +47,10 @@ class BuildSettings(Options, section="build"):
 
     platform: Text = option(
         "Platform of the result: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one "
-        "such as ``linux-aarch64-cpu`` (`adt presets` lists them).",
+        f"such as ``linux-aarch64-cpu`` (`adt presets` lists them); empty: {PLATFORM_DEFAULT}.",
         *FOR,
         default="",
-        help=f"Platform of the result, or a preset of one (`adt presets`); else {PLATFORM_DEFAULT}.",
-        metavar="PLATFORM",
+        help="Platform of the result, or a preset of one (`adt presets`).",
         offers="platform",
     )
     ndk: Directory = option(
@@ -333,14 +332,13 @@ class VerifySettings(Options, section="verify"):
         choices=FILL_MODES,
     )
     max_abs: Real = option(
-        "Largest absolute difference to the reference that passes; by default as the package's precision "
-        "allows.",
+        "Largest absolute difference to the reference that passes; else as the package's precision allows.",
         default=-1.0,
         least=0,
     )
     max_rel: Real = option(
-        "Share of the reference's largest magnitude up to which larger differences pass, too; by "
-        "default as the package's precision allows.",
+        "Share of the reference's largest magnitude up to which larger differences pass, too; else as "
+        "the package's precision allows.",
         default=-1.0,
         least=0,
     )
@@ -353,12 +351,12 @@ class VerifySettings(Options, section="verify"):
         help="Steps that an integer, or a float that was quantized, may be off; else 1, from 32 bits on 0.",
     )
     max_changed: Real = option(
-        "Share of an integer or boolean output's elements that may be off by more: of nearly equal scores "
-        "either may be the largest; by default 0.01.",
+        "Share of an integer output's elements that may be off by more: of nearly equal scores either may be "
+        "the largest; else 0.01.",
         default=-1.0,
+        metavar="SHARE",
         least=0,
         most=1,
-        metavar="SHARE",
     )
     allow_nonfinite: Flag = option(
         "Allow NaN or infinity at the same places as in the reference. An output with nothing else never "

@@ -318,7 +318,6 @@ def networks() -> tuple[NetworkSummary, ...]:
 @command(
     "adt compile model.onnx --for linux-aarch64 -o model-pkg",
     "adt compile model.onnx --for android-arm64-v8a -o model-pkg",
-    name="compile",
 )
 def compile_command(
     request: CompileRequest,

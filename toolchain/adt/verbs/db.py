@@ -32,7 +32,7 @@ DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 
 INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
-KEEP_FASTEST = option("Fastest records to keep of each kernel.", default=None, metavar="K", least=0)
+KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K", least=0)
 OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
 OF_DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
 OF_TARGET = option("Part of the key of the targets whose records count; else all.", default="")
@@ -49,7 +49,7 @@ class DbPruneRequest(Request):
     target: str = OF_TARGET
     tvm: str = OF_TVM
     failures: bool = option("Take out candidates that could not be built or were refused.", default=False)
-    drop: bool = option("Take out all of the --device, --driver, --target and --tvm.", default=False)
+    drop: bool = option("Take out all records of --device, --driver, --target and --tvm.", default=False)
     dry_run: bool = option("Only say what would be taken out.", default=False)
 
 

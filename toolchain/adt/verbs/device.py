@@ -368,9 +368,7 @@ class EmulatorRequest(Request):
     port: int | None = option(
         "ADB port on 127.0.0.1; else a free one.", default=None, least=1, most=MOST_PORT
     )
-    rootfs: MaybePath = option(
-        "Root file system of yours, such as an Android /system tree.", default=None, metavar="DIR"
-    )
+    rootfs: MaybePath = option("Root file system, such as Android's /system.", default=None, metavar="DIR")
     data_size: str | None = option("Size of /data; else no limit.", default=None, metavar="64M")
     abi: str | None = option("ABI: arm64-v8a, or x86_64 on such a machine; else arm64-v8a.", default=None)
     opencl: bool = option("Add OpenCL: PoCL, which computes on the processor.", default=False)

@@ -50,7 +50,9 @@ class ElfRequest(Request):
     ndk: Directory = BuildSettings.ndk
     bundle: MaybePath = ELF_BUNDLE
     paths: OneOrMorePaths = option(
-        "Files to judge: ELF, .aar, .apk, .jar, .whl, .zip, and directories of them.", kw_only=False
+        "Files to judge: ELF, .aar, .apk, .jar, .whl, .zip, and directories of them.",
+        kw_only=False,
+        metavar="PATH",
     )
     platform: str | None = option(
         "What to judge them for; else what the bundle or package among them was made for, else what each "
@@ -58,7 +60,6 @@ class ElfRequest(Request):
         *FOR,
         default=None,
         help="Platform to judge them for; else what they say themselves.",
-        metavar="PLATFORM",
         offers="platform",
     )
     api_level: int | None = option(
@@ -212,9 +213,7 @@ class InspectFlags(Options):
     diff: MaybePath = option("Show what differs between this package and PKG2.", default=None, metavar="PKG2")
     html: MaybePath = option("Write a page with the graph for the browser.", default=None, check=check_output)
     kernel: str | None = option("Show this kernel alone, with --opencl or --cuda.", default=None)
-    profile: MaybePath = option(
-        "Show the times of this profile (`adt profile --json`) with --html.", default=None
-    )
+    profile: MaybePath = option("Times for --html, written by `adt profile --json`.", default=None)
     out: MaybePath = option(
         "Write one file for each to this directory with --opencl, --cuda or --offload.",
         "--out",

@@ -236,7 +236,10 @@ def _variant(
     return Variant(package, side, agreement, calls, planned, grown, workspace)
 
 
-@command("adt compare-offload model.onnx --for host --offload xnnpack", name="compare-offload")
+@command(
+    "adt compare-offload model.onnx --for host --offload xnnpack",
+    "adt compare-offload model.onnx --target adreno --offload clml",
+)
 def compare_offload_command(
     request: CompareOffloadRequest,
     everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],

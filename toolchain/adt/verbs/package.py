@@ -165,7 +165,10 @@ def split_params_command(
 def merge_command(
     code: Annotated[Path, option("Part with mod.json and mod.so.", kw_only=False)],
     params: Annotated[Path, option("Part with mod.params, or that file.", kw_only=False)],
-    out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o", check=package_place)],
+    out: Annotated[
+        Path,
+        option("Directory of the package, or x.tar.", "--out", "-o", metavar="PATH", check=package_place),
+    ],
 ) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""
     merged = package_merge(code, params, out=out)

@@ -82,9 +82,7 @@ class ServeRequest(Request):
     expose: bool = EXPOSE
     use_tracker: bool = USE_TRACKER
     board: str = option("Board, as ssh takes it.", default="USER@BOARD")
-    platform: str = option(
-        "Platform of the board.", *FOR, default="linux-aarch64", offers="platform", metavar="PLATFORM"
-    )
+    platform: str = option("Platform of the board.", *FOR, default="linux-aarch64", offers="platform")
 
 
 log = logging.getLogger("adt.rpc")
@@ -336,9 +334,7 @@ def rpc_session(
 
 tracker = typer.Typer(cls=Commands, help="Start, stop or show TVM's tracker on this machine.")
 app.add_typer(tracker, name="tracker", no_args_is_help=True)
-rpc = typer.Typer(
-    cls=Commands, help="Start, stop or show RPC servers on devices, which run in the background."
-)
+rpc = typer.Typer(cls=Commands, help="Start, stop or show RPC servers on devices.")
 app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 

@@ -112,7 +112,9 @@ class LayersRequest(Request):
         cli=str,
         parse=call_span,
     )
-    all: bool = option("Go on after a wrong kernel, and show every call, with --layers.", default=False)
+    all: bool = option(
+        "Go on after a wrong kernel, and show every call, with --layers.", "--all", default=False
+    )
     chunk_bytes: int | None = option(
         "Bytes of the device's tensors that are fetched at a time.",
         "--chunk-mb",
