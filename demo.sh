@@ -15,7 +15,7 @@ python=$venv/bin/python
 scratch=$(mktemp -d)
 trap 'kill "${build:-}" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 # TVM's source is downloaded first: by the time that compilers run, the first answer is there or nearly so.
-nice "$venv/bin/adt" build-target --for linux-aarch64 >/dev/null 2>"$scratch/build.log" &
+nice -n 5 "$venv/bin/adt" build-target --for linux-aarch64 >/dev/null 2>"$scratch/build.log" &
 build=$!
 # verified_answer OPTION...: run the model on the file where the options of `adt up` say.
 verified_answer() {

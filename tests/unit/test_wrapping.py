@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import typer
 
-from adt.bundle.build import progress_of_ninja
+from adt.bundle import build
 from adt.cli import terminal
 from adt.cli.app import app
 from support import waiting
@@ -164,12 +165,24 @@ def test_a_pipe_gets_the_state_now_and_then_while_there_is_one(
     assert capsys.readouterr().err == ""
 
 
-def test_a_build_says_how_much_is_left() -> None:
+def test_a_build_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    on_line = progress_of_ninja(shown.append, iter((0.0, 10.0, 40.0)).__next__)
-    for line in ("[0/2] Re-checking globbed directories...", "[5/20] Building a.o", "a.c: note", "[20/20] L"):
+    times = iter((0.0, 1.0, 12.0, 40.0))
+    monkeypatch.setattr(build, "time", SimpleNamespace(monotonic=times.__next__))
+    on_line = build.progress_of_ninja(shown.append)
+    for line in (
+        "[1/20] Building a.o",
+        "[5/20] Building C object x/b.o",
+        "a.c: note",
+        "[20/20] Linking y/l.so",
+    ):
         on_line(line)
-    assert shown == ["5 of 20, about 30 s left: Building a.o", "20 of 20, about 0 s left: L"]
+    assert shown == [
+        "compiling",
+        "1 of 20: Building a.o",
+        "5 of 20, about 30 s left: b.o",
+        "20 of 20, about 0 s left: l.so",
+    ]
 
 
 def test_a_document_is_not_touched() -> None:

@@ -414,16 +414,17 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
     return len(re.findall(r"\] Building C(?:XX)? object", done.stdout))
 
 
-def progress_of_ninja(
-    progress: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-) -> Callable[[str], None]:
-    """Return what takes Ninja's lines and shows the steps done and the time left at the rate so far."""
-    began = clock()
+def progress_of_ninja(progress: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what takes Ninja's lines and shows the steps done, and the time left once a tenth is done."""
+    began = time.monotonic()
+    progress("compiling")
 
     def on_line(line: str) -> None:
-        if (step := re.match(r"\[(\d+)/(\d+)\] (.*)", line)) and (done := int(step[1])):
-            left = (clock() - began) / done * (int(step[2]) - done)
-            progress(f"{done} of {step[2]}, about {left:.0f} s left: {step[3]}")
+        if step := re.match(r"\[(\d+)/(\d+)\] .*?([^/]*)$", line):
+            done, steps = int(step[1]), int(step[2])
+            left = (time.monotonic() - began) / (done + 1) * (steps - done)  # others are half done
+            estimate = f", about {left:.0f} s left" if done * 10 >= steps else ""
+            progress(f"{done} of {steps}{estimate}: {step[3]}")
 
     return on_line
 

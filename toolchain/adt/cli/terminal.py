@@ -110,8 +110,7 @@ ERASE = "\r\x1b[K"
 
 @contextmanager
 def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows its argument after *prefix*: in place, or every :data:`LINE_SECONDS` a line
-    when piped. An empty argument ends that."""
+    """Yield what shows a text after *prefix*, in place or each :data:`LINE_SECONDS`; none if it is empty."""
     ended, line = threading.Event(), ""
 
     def show(text: str) -> None:
@@ -122,8 +121,8 @@ def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
 
     def repeat() -> None:
         while not ended.wait(LINE_SECONDS):
-            if line:
-                sys.stderr.write(f"{line}\n")
+            if text := line:
+                sys.stderr.write(f"{text}\n")
                 sys.stderr.flush()
 
     if not sys.stderr.isatty():
