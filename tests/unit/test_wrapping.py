@@ -171,6 +171,7 @@ def test_a_build_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "time", SimpleNamespace(monotonic=times.__next__))
     on_line = build.progress_of_ninja(shown.append)
     for line in (
+        "[0/2] Re-checking globbed directories...",
         "[1/20] Building a.o",
         "[5/20] Building C object x/b.o",
         "a.c: note",

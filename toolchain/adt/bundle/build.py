@@ -420,8 +420,8 @@ def progress_of_ninja(progress: Callable[[str], None]) -> Callable[[str], None]:
     progress("compiling")
 
     def on_line(line: str) -> None:
-        if step := re.match(r"\[(\d+)/(\d+)\] .*?([^/]*)$", line):
-            done, steps = int(step[1]), int(step[2])
+        if (step := re.match(r"\[(\d+)/(\d+)\] .*?([^/]*)$", line)) and (done := int(step[1])):
+            steps = int(step[2])
             left = (time.monotonic() - began) / (done + 1) * (steps - done)  # others are half done
             estimate = f", about {left:.0f} s left" if done * 10 >= steps else ""
             progress(f"{done} of {steps}{estimate}: {step[3]}")
