@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from adt.errors import BuildError, ToolNotFound
+from adt.errors import TRACE, BuildError, ToolNotFound
 from adt.host.process import end, kill_group, run, start, start_time
 from support.waiting import running, wait_for, wait_gone
 
@@ -24,6 +24,16 @@ def test_failure_carries_command_code_and_tail(caplog: pytest.LogCaptureFixture)
     assert "99\nbad" in caught.value.details and "\n50\n" not in caught.value.details
     assert caught.value.details.startswith(f"$ {sys.executable} -c")
     assert f"$ {sys.executable}" in caplog.text
+
+
+@pytest.mark.parametrize(("level", "script"), [(logging.DEBUG, "<2 lines>"), (TRACE, "'true\n:'")])
+def test_a_command_is_logged_with_its_seconds_and_a_script_only_in_all_detail(
+    level: int, script: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(level, "adt"):
+        run(["sh", "-c", "true\n:"])
+    (line,) = caplog.messages
+    assert line.startswith(f"$ sh -c {script}  # ") and line.endswith(" s")
 
 
 def test_missing_program() -> None:

@@ -1,8 +1,14 @@
 """Progress of a transfer: on a terminal only, and only when it takes long."""
 
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+from support.devices.programs import invoke
 from support.waiting import on_terminal
 
 PROGRAM = """
@@ -65,3 +71,45 @@ def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
     piped = subprocess.run([sys.executable, "-c", SILENT, "wait"], capture_output=True, check=True, text=True)
     assert piped.stderr.splitlines() == [f"running m on S: {seconds} s so far" for seconds in (5, 10, 20)]
     assert piped.stdout == "outputs\n"
+
+
+PRINTING = """
+import ctypes, os, signal, sys
+from adt.cli.main import main
+from adt.device import probe
+from adt.host.process import run
+
+def overview(**_):
+    run(["true"])
+    os.write(2, b"LLVM: from a library\\n")
+    exec(then)
+    return ()
+
+then, probe.overview = sys.argv.pop(1), overview
+main()
+"""
+LIBRARY, INTERRUPTED = "LLVM: from a library\n", "interrupted: what was complete before is still there\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "code", "shown"),
+    [
+        ("pass", 0, ""),
+        ("signal.raise_signal(signal.SIGINT)", 130, INTERRUPTED),
+        ("os.abort()", -signal.SIGABRT, LIBRARY),
+        ("ctypes.CDLL(None).exit(1)", 1, LIBRARY),
+        ("pass  # -v", 0, rf"\$ true  # \d\.\d s\n{LIBRARY}"),
+    ],
+)
+def test_what_libraries_print_is_shown_where_it_explains_the_end(then: str, code: int, shown: str) -> None:
+    words = [then, "devices", *["-v"] * then.endswith("-v")]
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTING, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code and re.fullmatch(shown, done.stderr), done.stderr
+
+
+def test_a_file_that_is_no_model_is_refused_without_the_words_of_a_library(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x08\x12\x00\xff\xff")
+    done = invoke("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx")
+    assert [line.split(": ")[0] for line in done.stderr.splitlines()] == ["error", "remedy"]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells report for ctrl-C
 TERMINATED = 143  # 128 + SIGTERM
+TRACE = 5  # level of the lines that -vv shows, below logging.DEBUG
 INTERNAL = 1  # an exception that is not an AdtError: a bug in adt
 USAGE = 2  # typer's own code for a wrong command line
 

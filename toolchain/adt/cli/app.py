@@ -27,7 +27,7 @@ from typer.models import CommandInfo
 from adt import __version__
 from adt.cli.endings import command_with, error_document, interrupted
 from adt.cli.terminal import erase, silence_line, transfer_line, visible
-from adt.errors import INTERNAL, AdtError, OutOfMemory
+from adt.errors import INTERNAL, TRACE, AdtError, OutOfMemory
 from adt.host.interrupts import pending
 from adt.host.transfers import observer, silence
 from adt.options.option import Option
@@ -362,14 +362,15 @@ def _show_version(show: bool) -> None:
         raise typer.Exit
 
 
-def _set_verbose(verbose: bool) -> bool:
+def _set_verbose(verbose: int) -> int:
     if verbose:
-        logging.getLogger("adt").setLevel(logging.DEBUG)
+        logging.getLogger("adt").setLevel(logging.DEBUG if verbose == 1 else TRACE)
     return verbose
 
 
+_HELP = "Show every command with its seconds, and what libraries print; -vv: all."
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", callback=_set_verbose, help="Show every command that is run.")
+    int, typer.Option("--verbose", "-v", count=True, show_default=False, callback=_set_verbose, help=_HELP)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -379,7 +380,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print adt's version.")
     ] = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Take the options before the verb: log to stderr, and show what travels."""
     observer.set(transfer_line())
@@ -389,7 +390,8 @@ def root(
     logger = logging.getLogger("adt")
     logger.handlers[:] = [handler]
     logger.propagate = False
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.setLevel(logging.INFO)
+    _set_verbose(verbose)
 
 
 class _Plain(logging.Formatter):

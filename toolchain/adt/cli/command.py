@@ -89,7 +89,7 @@ def command(
         arguments = _arguments({name: hint for name, hint in hints.items() if name != "return"})
 
         @functools.wraps(function)
-        def run(verbose: bool, as_json: bool = False, **words: Any) -> None:
+        def run(verbose: int, as_json: bool = False, **words: Any) -> None:
             values = {argument.name: argument.value(words) for argument in arguments}
             rendering = function(**values, **({"as_json": as_json} if streams else {}))
             if rendering is not None:
@@ -100,7 +100,7 @@ def command(
         parameters = [_parameter(name, about, types[name]) for name, about in options.items()]
         parameters.sort(key=lambda parameter: not isinstance(parameter.annotation.__metadata__[0], ARGUMENT))
         parameters += [_keyword("as_json", Json, False)] if json else []
-        parameters += [_keyword("verbose", Verbose, False)]
+        parameters += [_keyword("verbose", Verbose, 0)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         both = (*examples, f"{examples[0]} --serial SERIAL") if phone else examples

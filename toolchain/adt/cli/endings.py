@@ -19,8 +19,13 @@ def document(verb: str, fields: dict[str, Any]) -> str:
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
     """Return True if *arguments*, the command line, ask for a document."""
+    return has_flag(arguments, "--json")
+
+
+def has_flag(arguments: Sequence[str], *flags: str) -> bool:
+    """Return True if one of *flags* is among *arguments*, the command line."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return "--json" in arguments[:end]
+    return not set(flags).isdisjoint(arguments[:end])
 
 
 def error_document(
@@ -36,6 +41,8 @@ def error_document(
 def interrupted(arguments: Sequence[str]) -> int:
     """Say that ctrl-C or TERM ended the command; returns the exit code."""
     code = arrived()
+    if reaper := sys.modules.get("adt.host.reaper"):  # imported only where something is to be cleaned up
+        reaper.excuse_end()
     remedy = "Run it again: what was complete before is still there."
     sys.stderr.write("interrupted: what was complete before is still there\n")
     error_document(arguments, "Interrupted", code, "interrupted", remedy)

@@ -3,6 +3,7 @@ overwritten while something takes time."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
+
+from adt.host import reaper
 
 COLOUR = r"\x1b\[(?:[012]|3[0-7]|9[0-7])m"
 """Styles that adt itself writes; they change nothing but how a text looks."""
@@ -94,8 +97,15 @@ def terminal() -> TextIO:
     return stream
 
 
-def protect_output(*, wraps: bool) -> None:
-    """Put an :class:`Output` in the place of stdout and of stderr; *wraps*: break lines on terminals."""
+def protect_output(*, wraps: bool, verbose: bool = False) -> None:
+    """Put an :class:`Output` in the place of stdout and of stderr; *wraps*: break lines on terminals.
+
+    What libraries print on the descriptor of stderr does not reach it unless *verbose*, or they end adt.
+    """
+    if not verbose:
+        sys.stderr = os.fdopen(own := os.dup(2), "w", buffering=1, errors="backslashreplace")
+        os.dup2(printed := os.memfd_create("printed"), 2)
+        reaper.explain_end(printed, own)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         setattr(sys, name, Output(stream, wraps=wraps and stream.isatty()))

@@ -32,8 +32,8 @@ from adt.compiler.targets import ModelTarget
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.host.disk import scratch_directory
 from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, hardly_changed, steps_allowed, within
-from adt.package.host_run.opencl import NO_OPENCL, HostOpenCl, opencl_device
-from adt.package.host_run.run import HostRun, run_package, run_packages
+from adt.package.host_run.opencl import HostOpenCl, opencl_device
+from adt.package.host_run.run import NO_OPENCL, HostRun, run_package, run_packages
 from adt.package.inputs.random import random_inputs
 from adt.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
 

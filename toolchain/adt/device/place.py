@@ -120,14 +120,14 @@ class RtvmOptions:
             return [*words, "--pre-compiled", self.pre_compiled]
         return [*words, "--program-cache", programs if self.program_cache else "off"]
 
-    def worthwhile(self, place: Place) -> RtvmOptions:
+    def worthwhile(self, place: str, *, emulated: bool | None) -> RtvmOptions:
         """Return what of these is worth its time on *place*: one run where no time means anything."""
-        if not place.emulated:
+        if not emulated:
             return self
         profile = min(self.profile, 1)
         once = replace(self, warmup_runs=0, warmup_ms=0.0, run_count=1, min_seconds=0.0, profile=profile)
         if once != self:
-            log.info(RUNS_ONCE, place.name)
+            log.info("%s is emulated, where nothing is measured: the model runs once", place)
         return once
 
     @property
@@ -284,8 +284,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     return ""
 
-
-RUNS_ONCE = "%s is emulated, where nothing is measured: the model runs once"
 
 Inputs: TypeAlias = "Mapping[str, np.ndarray] | None"
 """Every input of an entry by name; None: rtvm makes them up."""

@@ -17,12 +17,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import adt
-from adt.errors import AdtError, ProcessFailed, ToolNotFound
+from adt.errors import TRACE, AdtError, ProcessFailed, ToolNotFound
 from adt.host.extras import install_command
 from adt.host.interrupts import handled
 from adt.host.reaper import reap_group, release_group
@@ -54,6 +55,19 @@ PATHS = ("ADT_CACHE_DIR", "ADT_DATA_DIR", "PIP_CONFIG_FILE", "TMPDIR")
 """Variables that name one file or directory."""
 
 
+def command_line(words: Sequence[str]) -> str:
+    """Quote *words* as a command; of a script only its number of lines is shown, with -vv all."""
+    elided = [
+        shlex.quote(word) if "\n" not in word else f"<{len(word.splitlines())} lines>" for word in words
+    ]
+    return shlex.join(words) if log.isEnabledFor(TRACE) else " ".join(elided)
+
+
+def log_command(words: Sequence[str], began: float) -> None:
+    """Log the command *words*, which ends now, for -v."""
+    log.debug("$ %s  # %.1f s", command_line(words), time.monotonic() - began)
+
+
 @dataclass(frozen=True)
 class Finished:
     """A program that ended: its argv, exit code and what it printed."""
@@ -82,7 +96,7 @@ def failure(
     return error(
         f"{sentence} (exit code {done.returncode})",
         remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
-        details=f"$ {shlex.join(done.argv)}\n{done.tail()}",
+        details=f"$ {command_line(done.argv)}\n{done.tail()}",
     )
 
 
@@ -134,7 +148,7 @@ def run(
         AdtError: of class *error*, when it failed or timed out.
     """
     words = _words(argv)
-    log.debug("$ %s", shlex.join(words))
+    began = time.monotonic()
     stderr = subprocess.PIPE if on_line is None else subprocess.STDOUT
     with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, reaped=True) as child:
         try:
@@ -151,6 +165,8 @@ def run(
         except BaseException:  # ctrl-C included: never leave the program behind
             kill_group(child)
             raise
+        finally:
+            log_command(words, began)
     done = Finished(words, code, out.decode(errors="replace"), err.decode(errors="replace"))
     if log_file is not None:
         log_file.write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")

@@ -20,6 +20,7 @@ from pathlib import Path
 log = logging.getLogger("adt.process")
 
 # One entry a line, + to add it and - to take it back: pPATH is removed, gNUMBER is a process group to end.
+# A line = says that no end of what libraries printed (in $1, to be copied to $2) explains what happened.
 _SCRIPT = r"""
 nl='
 '
@@ -29,8 +30,10 @@ while IFS= read -r line; do
   case $line in
     +*) entries=$entries$entry$nl ;;
     -*) entries=${entries%%"$nl$entry$nl"*}$nl${entries#*"$nl$entry$nl"} ;;
+    =) set -- ;;
   esac
 done
+[ -z "$1" ] || tail -n 20 "/proc/self/fd/$1" >&"$2"
 IFS=$nl
 set -f
 end() {
@@ -70,6 +73,8 @@ class _Reaper:
         self._shell: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._entries: set[str] = set()
+        self.printed: tuple[int, ...] = ()
+        """Descriptors of what libraries printed, and of where its end goes after a crash."""
 
     def add(self, entry: str) -> None:
         """Have *entry* cleaned up when this process ends."""
@@ -89,8 +94,13 @@ class _Reaper:
                 self._entries.discard(entry)
                 self._tell([f"-{entry}"])
 
+    def excuse(self) -> None:
+        """Have the end of this process not explained."""
+        self._tell(["="])
+
     def close(self) -> None:
         """Let the shell clean up and end."""
+        self.excuse()
         shell, self._shell = self._shell, None
         if shell is not None and self._owner == os.getpid():
             shell.communicate()
@@ -98,11 +108,12 @@ class _Reaper:
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
-                ["sh", "-c", _SCRIPT, "adt-reaper"],
+                ["sh", "-c", _SCRIPT, "adt-reaper", *map(str, self.printed)],
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                pass_fds=self.printed,
                 start_new_session=True,
             )
         except OSError as error:
@@ -123,6 +134,14 @@ class _Reaper:
 
 _reaper = _Reaper()
 atexit.register(_reaper.close)
+
+
+def explain_end(printed: int, stderr: int) -> None:
+    """Copy the end of *printed* to *stderr* if this process ends before :func:`excuse_end`."""
+    _reaper.printed = (printed, stderr)
+
+
+excuse_end = _reaper.excuse
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -165,11 +166,11 @@ def probe_device(device: Device, *, fresh: bool = False) -> Probe:
     return device_probe.probe(device, bundle, hardware=hardware, fresh=fresh)
 
 
-def check_opencl(device: Device) -> None:
-    """Refuse a device whose probe finds no OpenCL to compute on; None can be asked without a bundle."""
+def check_computes(device: Device, kind: str) -> None:
+    """Refuse to compute on OpenCL on a device whose probe finds none; without a bundle none is asked."""
     from adt.device.opencl import no_opencl
 
-    report = probe_device(device).opencl
+    report = probe_device(device).opencl if kind == "opencl" else None
     if report is not None and report.device is None:
         raise no_opencl(device.serial, virtual=device.facts.virtual)
 
@@ -222,6 +223,7 @@ def run_adb_command(request: AdbRequest) -> None:
     log.debug("$ %s", shlex.join(command.argv))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what we become would, too
         signal.signal(number, signal.SIG_DFL)
+    os.dup2(sys.stderr.fileno(), 2)
     # Not a child of ours: the terminal, ctrl-C and the way it ends are then adb's own.
     os.execve(command.argv[0], command.argv, os.environ | command.environment)
 

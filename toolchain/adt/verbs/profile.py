@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,8 +50,6 @@ class ProfileRequest(Request):
     )
 
 
-log = logging.getLogger("adt.profile")
-
 REMOTE_FUNCTION = "adt.profile"
 """Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
 JSON."""
@@ -96,7 +93,8 @@ def profile(request: ProfileRequest) -> Profile:
         profile=request.runs,
         threads=request.threads,
         affinity=request.affinity,
-    ).worthwhile(opened.place)
+    )
+    options = options.worthwhile(opened.place.name, emulated=opened.place.emulated)
     ran = opened.run(options, request.inputs, timeout=request.settings.device.run_seconds)
     device = ran.report.get("device", {})
     where = ProfilePlace(
@@ -138,7 +136,6 @@ def _check(request: ProfileRequest) -> None:
 
 
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
-    from adt.device.place import RUNS_ONCE
     from adt.measure.profile.assembly import ProfilePlace, assemble
     from adt.package.inputs.random import random_inputs
     from adt.package.manifest import taken_inputs
@@ -146,10 +143,7 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.verbs.run import RPC
 
     model, entry = remote.model, request.entry
-    warmup_runs, runs = request.warmup_runs, request.runs
-    if remote.emulated:
-        log.info(RUNS_ONCE, remote.name)
-        warmup_runs, runs = 0, 1
+    warmup_runs, runs = (0, 1) if remote.emulated else (request.warmup_runs, request.runs)
     inputs = (
         random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
         if request.inputs is None
@@ -162,7 +156,7 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     gpu = model.package.manifest.target.device != "cpu"
     plain_us: list[float] = []
     with explain_errors(model.package, "be profiled"):
-        if not gpu and not remote.emulated:  # on a GPU TVM's evaluator counts the device's work alone
+        if not gpu:  # there TVM's evaluator counts the device's work alone
             evaluate = model.machine.time_evaluator("invoke_stateful", model.device, number=1, repeat=runs)
             plain_us = [1e6 * time for time in evaluate(entry).results]
         text = str(measure(model.machine.module, entry, runs))

@@ -132,7 +132,8 @@ def run(request: RunRequest) -> RunResult:
     place = open_place(package, request, request.bundle, measures=False).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
-    ran = place.run(options.worthwhile(place), arrays, timeout=request.settings.device.run_seconds)
+    options = options.worthwhile(place.name, emulated=place.emulated)
+    ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
     return RunResult(
         ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report or None
     )

@@ -19,12 +19,13 @@ from adt.limits import natural
 from adt.options.option import exclusive
 from adt.options.sections import Settings
 from adt.package.compatibility import check_tuned_cpu, own_features
-from adt.package.host_run.opencl import opencl_device, require_opencl
+from adt.package.host_run.opencl import opencl_device
+from adt.package.host_run.run import NO_OPENCL
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
 from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource, this_processor
 from adt.verbs.bundles import choose_bundle
-from adt.verbs.device import check_opencl, chosen_device
+from adt.verbs.device import check_computes, chosen_device
 from adt.verbs.rpc import served_bundle, tracker_start
 from adt.verbs.tune_request import TuneRequest
 
@@ -117,8 +118,8 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
             yield Rack(TrackerSource(address, key), words, CORES, _tracked(key), emulated=False, tracked=True)
     elif job.platform.name == HOST and not serials:
         check_tuned_cpu(target.cpu_features, own_features(), "this machine")
-        if target.device == "opencl":
-            require_opencl()
+        if target.device == "opencl" and opencl_device() is None:
+            raise ToolNotFound("this machine has no OpenCL device", remedy=NO_OPENCL)
         words = f"on this machine ({this_processor()})"
         local = LocalSource(bundle(), exclusive=not _own_gpu(target.device))
         yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
@@ -159,8 +160,7 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
     """Refuse a device of another platform or processor; one that is not there is looked at when it comes."""
     for serial in serials:
         try:
-            device = selection.select(serial)
-            facts = device.facts
+            facts = (device := selection.select(serial)).facts
         except AdtError as error:
             log.warning("%s: %s; it joins when it is there", serial, error.what)
             continue
@@ -170,5 +170,4 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
                 f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
-        if target.device == "opencl":
-            check_opencl(device)
+        check_computes(device, target.device)

@@ -120,7 +120,7 @@ def up(request: UpRequest) -> UpResult:
     from adt.device.place import DevicePlace, Opened
     from adt.host.extras import require_tvm
     from adt.verbs.deploy import deploy_to, open_place
-    from adt.verbs.device import check_opencl, emulator_start, open_device
+    from adt.verbs.device import check_computes, emulator_start, open_device
 
     require_tvm()
     from adt.compiler.compilation import CompileJob
@@ -153,9 +153,9 @@ def up(request: UpRequest) -> UpResult:
 
     ndk, bundle = (None, None) if here else _built(request, settings, finish)
     job = CompileJob(request.model, platform_named(settings.build.platform), settings, ndk, bundle)
-    computes_opencl = job.target().device == "opencl"
-    if device and computes_opencl:
-        check_opencl(device)
+    computes = job.target().device
+    if device:
+        check_computes(device, computes)
     package = cached_package(tuned_job(job))
     note = "reused" if package.cached else f"compiled {package.manifest.total} kernels"
     finish("compile", f"{note}: {package.path.name}")
@@ -164,7 +164,7 @@ def up(request: UpRequest) -> UpResult:
         ready = open_place(package, request, None, measures=False)
     else:
         if device is None:
-            started = emulator_start(opencl=computes_opencl)
+            started = emulator_start(opencl=computes == "opencl")
             device = open_device(started.serial, settings.device.limit)
             note = f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed"
             finish("emulator", note)

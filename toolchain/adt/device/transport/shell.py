@@ -12,6 +12,7 @@ import re
 import secrets
 import shlex
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
@@ -20,7 +21,7 @@ from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
-from adt.host.process import last_lines
+from adt.host.process import command_line, last_lines, log_command
 
 log = logging.getLogger("adt.device.transport.shell")
 
@@ -80,7 +81,7 @@ def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError
     return DeviceError(
         f"{sentence} (exit code {done.exit_code})",
         remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
-        details=f"$ adb -s {done.serial} shell {shlex.join(done.argv)}\n{done.tail()}",
+        details=f"$ adb -s {done.serial} shell {command_line(done.argv)}\n{done.tail()}",
     )
 
 
@@ -115,7 +116,7 @@ class RemoteCommand:
         # quoted so that a list of processes, which shows this text, does not show the marker
         marker = f"{self._marker[:4]}''{self._marker[4:]}"
         line = shlex.join(self.argv)
-        log.debug("$ adb -s %s shell %s", serial, line)
+        self._began = time.monotonic()
         if v2:
             run = f"set -- {shlex.join(self.argv[4:])}\n{self.argv[2]}" if inline else f"exec {line}"
             service = f"shell,v2,raw:echo {marker} $$ >&2; {run}"
@@ -146,6 +147,7 @@ class RemoteCommand:
                 self.kill()
         finally:
             self._wire.close()
+            log_command(("adb", "-s", self.serial, "shell", *self.argv), self._began)
 
     def set_deadline(self, deadline: Deadline) -> None:
         """Replace the deadline, for a command that outlives the question it was started for."""

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adt.errors import ToolNotFound
 from adt.host.process import run
 
 log = logging.getLogger("adt.opencl")
@@ -68,9 +67,6 @@ class HostOpenCl:
         return f"{self.name} ({self.platform}, driver {self.driver_version})"
 
 
-NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
-
-
 def opencl_device() -> HostOpenCl | None:
     """Return the device that TVM's OpenCL runtime uses on this machine; None if it finds none.
 
@@ -78,13 +74,6 @@ def opencl_device() -> HostOpenCl | None:
     (``OCL_ICD_VENDORS`` and its like). The answer is kept for as long as those variables stay the same.
     """
     return choose(_all_devices(tuple(os.environ.get(name, "") for name in READ)))
-
-
-def require_opencl() -> HostOpenCl:
-    """Return what :func:`opencl_device` does, or raise ToolNotFound."""
-    if (device := opencl_device()) is None:
-        raise ToolNotFound("this machine has no OpenCL device", remedy=NO_OPENCL)
-    return device
 
 
 def choose(devices: tuple[HostOpenCl, ...]) -> HostOpenCl | None:

@@ -20,16 +20,17 @@ from typing import Any, ClassVar
 
 from adt.bundle.libraries import titles
 from adt.bundle.platforms import PLATFORMS
-from adt.errors import MismatchError, RunError
+from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
 from adt.host.process import environment
 from adt.numerics import Array
 from adt.package.compatibility import check_half, check_own_cpu
 from adt.package.files import LIBRARY, PARAMS
-from adt.package.host_run.opencl import HostOpenCl, require_opencl
+from adt.package.host_run.opencl import HostOpenCl, opencl_device
 from adt.package.manifest import PackageManifest, check_inputs
 from adt.package.package import load_package
 
+NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
 MOST_LOADED = 40  # libraries after which another child is started
 CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
 """Lines that TVM's runtime writes without anything being wrong: one for each constant."""
@@ -127,7 +128,9 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
         return None, []
     from adt.bundle.plugins import opencl_runtime
 
-    device = require_opencl()
+    device = opencl_device()
+    if device is None:
+        raise ToolNotFound("this machine has no OpenCL device to run the package on", remedy=NO_OPENCL)
     for package in packages:
         check_half(package.manifest, f"{device} of this machine", fp16=device.fp16)
     return device, [opencl_runtime()]

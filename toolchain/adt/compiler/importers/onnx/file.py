@@ -129,7 +129,7 @@ def _parsed(path: Path) -> tuple[onnx.ModelProto, dict[str, _Parts]]:
                 name, offset, length = _region(message)
                 files.setdefault(name, []).append((message, offset, length))
     except (DecodeError, ValueError, OSError, MemoryError) as error:
-        raise _not_onnx(path, str(error)) from error
+        raise _not_onnx(path, "" if isinstance(error, DecodeError) else str(error)) from error
     for name, parts in files.items():
         _check_parts(path, name, parts)
     return model, files

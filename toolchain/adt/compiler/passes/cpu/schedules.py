@@ -30,6 +30,7 @@ from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
 from adt.compiler.passes.layout.signature import variables_of
 from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
+from adt.errors import TRACE
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
@@ -87,7 +88,7 @@ def schedule_of(
                 if rule is elements and reads_differ(function, schedule.mod["main"]):
                     raise NoSchedule("TVM makes wrong indices of it")
         except NoSchedule as reason:
-            log.debug("%s: %s does not apply: %s", name, rule.__name__, reason)
+            log.log(TRACE, "%s: %s does not apply: %s", name, rule.__name__, reason)
             continue
         root = schedule.get_sblock("root")
         schedule.annotate(root, CPU_SCHEDULE, words)
