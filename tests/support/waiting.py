@@ -37,9 +37,8 @@ def running(pid: int) -> bool:
 def on_terminal(command: Sequence[str], **environ: str) -> str:
     """Return the output of *command* on a terminal."""
     leader, follower = pty.openpty()
-    child = subprocess.Popen(
-        command, stdin=follower, stdout=follower, stderr=follower, env=os.environ | environ
-    )
+    environ = os.environ | {"TERM": "xterm"} | environ
+    child = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environ)
     os.close(follower)
     text = b""
     try:

@@ -1,5 +1,6 @@
 """Progress of a transfer: on a terminal only, and only when it takes long."""
 
+import os
 import re
 import signal
 import subprocess
@@ -71,6 +72,47 @@ def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
     piped = subprocess.run([sys.executable, "-c", SILENT, "wait"], capture_output=True, check=True, text=True)
     assert piped.stderr.splitlines() == [f"running m on S: {seconds} s so far" for seconds in (5, 10, 20)]
     assert piped.stdout == "outputs\n"
+
+
+COLOURED = """
+import sys
+import typer
+from adt.cli.app import app
+from adt.errors import AdtError
+from adt.host.transfers import silence
+
+@app.command("wait")
+def wait():
+    typer.secho("outputs", fg="green")
+    silence.get()("working", 5)
+    raise AdtError("no", remedy="none")
+
+app()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured", "moving"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": "1", "CLICOLOR_FORCE": "1"}, False, True),
+        ({"CLICOLOR": "0"}, False, True),
+        ({"CLICOLOR": "0", "CLICOLOR_FORCE": "1"}, True, True),
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+def test_the_environment_decides_on_colours(environ: dict[str, str], coloured: bool, moving: bool) -> None:
+    shown = on_terminal([sys.executable, "-c", COLOURED, "wait"], **environ)
+    for colour in ("\x1b[32m", "\x1b[31m", "\x1b[33m"):
+        assert (colour in shown) == coloured, shown
+    assert ("\x1b[K" in shown) == moving, shown
+
+
+def test_colours_can_be_forced_into_a_pipe() -> None:
+    words = [sys.executable, "-c", COLOURED, "wait"]
+    for environ, coloured in (({}, False), ({"CLICOLOR_FORCE": "1"}, True)):
+        done = subprocess.run(words, capture_output=True, env=os.environ | environ, check=False)
+        assert (b"\x1b[32m" in done.stdout) == (b"\x1b[31m" in done.stderr) == coloured
 
 
 PRINTING = """

@@ -26,7 +26,7 @@ from typer.models import CommandInfo
 
 from adt import __version__
 from adt.cli.endings import command_with, error_document, interrupted
-from adt.cli.terminal import erase, silence_line, transfer_line, visible
+from adt.cli.terminal import colours, erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, TRACE, AdtError, OutOfMemory
 from adt.host.interrupts import pending
 from adt.host.transfers import observer, silence
@@ -171,7 +171,7 @@ class Commands(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run the chosen verb and exit; never a traceback unless -v asks for one."""
-        options = {"prog_name": prog_name, "complete_var": complete_var} | extra
+        options = {"prog_name": prog_name, "complete_var": complete_var, "color": colours()} | extra
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)
         arguments = sys.argv[1:] if args is None else list(args)
@@ -337,9 +337,9 @@ def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) ->
         remedy += f"\n  {command_with(error.options)}"
     if error.details:
         typer.echo(error.details.rstrip(), err=True)
-    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True, color=colours())
     typer.echo(error.what, err=True)
-    typer.secho("remedy: ", fg="yellow", nl=False, err=True)
+    typer.secho("remedy: ", fg="yellow", nl=False, err=True, color=colours())
     typer.echo(remedy, err=True)
     error_document(arguments, kind, exit_code, error.what, remedy, error.details)
     return exit_code

@@ -111,6 +111,20 @@ def protect_output(*, wraps: bool, verbose: bool = False) -> None:
         setattr(sys, name, Output(stream, wraps=wraps and stream.isatty()))
 
 
+def colours() -> bool | None:
+    """Return True or False where the environment asks for colours or for none; None: terminals show them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    return False if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb" else None
+
+
+def moves() -> bool:
+    """Return True if stderr is a terminal whose lines can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 QUIET_SECONDS = 2.0
 """Seconds of a step that is not worth a line."""
 LINE_SECONDS = 10.0
@@ -126,7 +140,7 @@ def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
     def show(text: str) -> None:
         nonlocal line
         line = f"{prefix}: {text}" if text else ""
-        if sys.stderr.isatty():
+        if moves():
             _show(line) if line else erase()
 
     def repeat() -> None:
@@ -135,7 +149,7 @@ def status_line(prefix: str) -> Iterator[Callable[[str], None]]:
                 sys.stderr.write(f"{text}\n")
                 sys.stderr.flush()
 
-    if not sys.stderr.isatty():
+    if not moves():
         threading.Thread(target=repeat, daemon=True).start()
     try:
         yield show
@@ -170,7 +184,7 @@ def erase() -> None:
 
 def transfer_line() -> Callable[[str, int, int], None] | None:
     """Return a function that shows how far a long transfer is; None if stderr is no terminal."""
-    if not sys.stderr.isatty():
+    if not moves():
         return None
     began = 0.0
 
@@ -195,7 +209,7 @@ def silence_line() -> Callable[[str, float], None]:
         if not seconds:
             erase()
             return
-        if sys.stderr.isatty():
+        if moves():
             _show(text)
         elif seconds >= due:  # after 5 s, 10 s, 20 s and so on
             due *= 2

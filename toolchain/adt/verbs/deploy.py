@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from adt.cli.command import Rendering, command
-from adt.cli.terminal import silence_line, status_line, terminal, visible
+from adt.cli.terminal import colours, moves, silence_line, status_line, terminal, visible
 from adt.errors import ConfigError
 from adt.host.document import FLAT, form, in_document
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Real, Text, option, python
@@ -70,7 +69,7 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
     if quiet:
         yield lambda _event: None
         return
-    if not sys.stderr.isatty():
+    if not moves():
         silent: dict[str, Callable[[str, float], None]] = defaultdict(silence_line)
 
         def tell(event: Event) -> None:
@@ -84,7 +83,8 @@ def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Eve
     from rich.live import Live
 
     rows: dict[str, tuple[str, str, str]] = dict.fromkeys(serials, ("waiting", "dim", ""))
-    with Live(_table(rows), console=Console(file=terminal()), refresh_per_second=8, transient=True) as live:
+    console = Console(file=terminal(), no_color=colours() is False)
+    with Live(_table(rows), console=console, refresh_per_second=8, transient=True) as live:
 
         def show(event: Event) -> None:
             state, style = RULED[event.failed] if event.done else ("working", "cyan")

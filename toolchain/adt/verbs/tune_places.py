@@ -14,7 +14,7 @@ from adt.bundle.platforms import HOST
 from adt.compiler.targets import ModelTarget
 from adt.device import selection
 from adt.device.device import Device
-from adt.errors import AdtError, MismatchError
+from adt.errors import AdtError, MismatchError, ToolNotFound
 from adt.limits import natural
 from adt.options.option import exclusive
 from adt.options.sections import Settings

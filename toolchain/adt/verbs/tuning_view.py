@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adt.cli.terminal import span, terminal, visible
+from adt.cli.terminal import moves, span, terminal, visible
 from adt.host.document import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
@@ -23,7 +23,7 @@ def tuning_view(*, quiet: bool) -> Iterator[Callable[[Status], None]]:
     """Yield a function that takes how the tuning stands, from any thread; *quiet* shows nothing."""
     if quiet:
         yield lambda _status: None
-    elif sys.stderr.isatty():
+    elif moves():
         with _on_terminal() as show:
             yield show
     else:
