@@ -63,16 +63,13 @@ from adt.cli.main import main
 from adt.compiler.assemble import tvm_errors
 from adt.device import probe
 
-def compile_model(**_):
-    with tvm_errors("the model"):
-        try:
-            signal.raise_signal(number)
-        except KeyboardInterrupt:
-            raise RuntimeError from None
-
 def list_devices(**_):
     try:
-        compile_model()
+        with tvm_errors("the model"):
+            try:
+                signal.raise_signal(number)
+            except KeyboardInterrupt:
+                raise RuntimeError from None
     except BaseException as error:
         print(type(error).__name__)
         raise OSError from None

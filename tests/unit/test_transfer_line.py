@@ -74,21 +74,9 @@ def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
     assert piped.stdout == "outputs\n"
 
 
-COLOURED = """
-import sys
-import typer
-from adt.cli.app import app
-from adt.errors import AdtError
-from adt.host.transfers import silence
-
-@app.command("wait")
-def wait():
-    typer.secho("outputs", fg="green")
-    silence.get()("working", 5)
-    raise AdtError("no", remedy="none")
-
-app()
-"""
+COLOURED = SILENT.replace("import sys", "import typer\nfrom adt.errors import AdtError").replace(
+    'print("outputs")', "typer.secho('outputs', fg='green')\n    raise AdtError('no', remedy='none')"
+)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +90,12 @@ app()
     ],
 )
 def test_the_environment_decides_on_colours(environ: dict[str, str], coloured: bool, moving: bool) -> None:
-    shown = on_terminal([sys.executable, "-c", COLOURED, "wait"], **environ)
-    for colour in ("\x1b[32m", "\x1b[31m", "\x1b[33m"):
-        assert (colour in shown) == coloured, shown
-    assert ("\x1b[K" in shown) == moving, shown
-
-
-def test_colours_can_be_forced_into_a_pipe() -> None:
     words = [sys.executable, "-c", COLOURED, "wait"]
-    for environ, coloured in (({}, False), ({"CLICOLOR_FORCE": "1"}, True)):
-        done = subprocess.run(words, capture_output=True, env=os.environ | environ, check=False)
-        assert (b"\x1b[32m" in done.stdout) == (b"\x1b[31m" in done.stderr) == coloured
+    shown = on_terminal(words, **environ)
+    assert ("\x1b[31m" in shown, "\x1b[32m" in shown, "\x1b[K" in shown) == (coloured, coloured, moving)
+    piped = subprocess.run(words, capture_output=True, env=os.environ | environ, check=False)
+    forced = coloured and "CLICOLOR_FORCE" in environ
+    assert (b"\x1b[31m" in piped.stderr, b"\x1b[32m" in piped.stdout) == (forced, forced)
 
 
 PRINTING = """

@@ -204,10 +204,7 @@ class Commands(TyperGroup):
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen verb; ctrl-C is an Abort, which a verb that exits with 130 by itself is not.
-
-        So is an error after it: TVM, for one, makes errors of its own of an interrupt in what it calls.
-        """
+        """Run the chosen verb; ctrl-C is an Abort, also where TVM or another library made an error of it."""
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, Exception) as error:

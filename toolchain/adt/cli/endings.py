@@ -42,7 +42,7 @@ def interrupted(arguments: Sequence[str]) -> int:
     """Say that ctrl-C or TERM ended the command; returns the exit code."""
     code = arrived()
     if reaper := sys.modules.get("adt.host.reaper"):  # imported only where something is to be cleaned up
-        reaper.excuse_end()
+        reaper.explain_end()
     remedy = "Run it again: what was complete before is still there."
     sys.stderr.write("interrupted: what was complete before is still there\n")
     error_document(arguments, "Interrupted", code, "interrupted", remedy)

@@ -349,8 +349,6 @@ class DevicePlace:
         home = deployment.directory
         argv = [f"{home}/bin/rtvm", "--model", f"{home}/model"]
         argv += options.words(given=data is not None, programs=f"{deployment.base}/programs")
-        facts = ["emulated"] * self.emulated + [f"{options.run_count} runs"] * (options.run_count > 1)
-        how = f" ({', '.join(facts)})" if facts else ""
         with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as directory:
             if data is not None:
                 device.push(data, f"{directory}/{INPUTS}")
@@ -362,12 +360,11 @@ class DevicePlace:
                 *argv,
                 timeout=timeout,
                 check=False,
-                doing=f"running {deployment.name} on {device.serial}{how}",
+                doing=f"running {deployment.name} on {device.serial}" + " (emulated)" * self.emulated,
             )
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             ended = ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes)
             if ended.exit_code == NO_DEVICE and options.device == "opencl":
-                log.debug("%s", ended.tail())
                 raise no_opencl(device.serial, virtual=device.facts.virtual)
             report = read_report(ended)
             with scratch_directory("run") as local:

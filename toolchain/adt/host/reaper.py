@@ -73,8 +73,7 @@ class _Reaper:
         self._shell: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._entries: set[str] = set()
-        self.printed: tuple[int, ...] = ()
-        """Descriptors of what libraries printed, and of where its end goes after a crash."""
+        self._printed: tuple[int, ...] = ()
 
     def add(self, entry: str) -> None:
         """Have *entry* cleaned up when this process ends."""
@@ -94,13 +93,15 @@ class _Reaper:
                 self._entries.discard(entry)
                 self._tell([f"-{entry}"])
 
-    def excuse(self) -> None:
-        """Have the end of this process not explained."""
-        self._tell(["="])
+    def explain_end(self, *printed: int) -> None:
+        """Copy the end of the descriptor *printed* to the second one after a crash; none: of no use now."""
+        self._printed = printed
+        if not printed:
+            self._tell(["="])
 
     def close(self) -> None:
         """Let the shell clean up and end."""
-        self.excuse()
+        self.explain_end()
         shell, self._shell = self._shell, None
         if shell is not None and self._owner == os.getpid():
             shell.communicate()
@@ -108,12 +109,12 @@ class _Reaper:
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
-                ["sh", "-c", _SCRIPT, "adt-reaper", *map(str, self.printed)],
+                ["sh", "-c", _SCRIPT, "adt-reaper", *map(str, self._printed)],
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=self.printed,
+                pass_fds=self._printed,
                 start_new_session=True,
             )
         except OSError as error:
@@ -136,12 +137,7 @@ _reaper = _Reaper()
 atexit.register(_reaper.close)
 
 
-def explain_end(printed: int, stderr: int) -> None:
-    """Copy the end of *printed* to *stderr* if this process ends before :func:`excuse_end`."""
-    _reaper.printed = (printed, stderr)
-
-
-excuse_end = _reaper.excuse
+explain_end = _reaper.explain_end
 
 
 @contextlib.contextmanager

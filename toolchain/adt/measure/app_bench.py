@@ -23,7 +23,7 @@ from adt.limits import read_json
 from adt.measure import conditions
 from adt.measure.bench import flag_measurement, speed_of
 from adt.measure.conditions import Conditions
-from adt.measure.record import BenchRecord, Machine, Method, Subject, is_moment
+from adt.measure.record import NO_SPEED, BenchRecord, Machine, Method, Subject, is_moment
 
 SCHEMA, SCHEMA_VERSION = "adt.app-bench", 1
 ERROR_SCHEMA = "adt.app-bench-error"
@@ -32,10 +32,6 @@ WRITERS = ("native-activity", "benchmark-activity")
 """The latter: apps that `adt generate` made when they had an activity in Kotlin."""
 EMULATOR = re.compile(r"sdk_g?phone|Android SDK built for|\b(ranchu|goldfish)\b", re.IGNORECASE)
 """Names that Android's emulator gives its model and its system on chip."""
-EMULATED = (
-    "the device is emulated: how long a run takes there says nothing about the speed of any device, "
-    "so the application's times are left out"
-)
 UNASKED = Conditions((), None, None, None, "", "", "")
 """An application cannot see governors, power and heat."""
 
@@ -209,7 +205,7 @@ def _record(document: AppBench, identity: str) -> BenchRecord:
         conditions=UNASKED if speed else None,
         correct=None,
         speed=speed,
-        no_speed="" if speed else EMULATED,
+        no_speed="" if speed else f"{NO_SPEED}, so the application's times are left out",
         flags=tuple(flag_measurement(machine, UNASKED, speed, samples)) if speed else (),
     )
 

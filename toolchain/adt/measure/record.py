@@ -18,10 +18,8 @@ SCHEMA_VERSION = 1
 QUANTILES = tuple(range(0, 101, 5))
 """Percent: which quantiles of the times a record keeps."""
 
-EMULATED = (
-    "the device is emulated: how long a run takes there says nothing about the speed of any device, "
-    "so nothing was timed"
-)
+NO_SPEED = "the device is emulated: how long a run takes there says nothing about the speed of any device"
+EMULATED = f"{NO_SPEED}, so nothing was timed"
 WRONG = "the outputs are not the reference's: fast and wrong is no result, so nothing was timed"
 
 

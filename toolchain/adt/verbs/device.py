@@ -439,8 +439,12 @@ def emulator_list_command() -> Rendering:
 
 
 def _rendering(verb: str, devices: tuple[EmulatorInfo, ...]) -> Rendering:
+    from adt.virtual import abis
+
     lines = []
     for info in devices:
         state = f"running, pid {info.pid}" if info.running else "stopped"
-        lines.append(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, virtual: no speed to quote")
+        lines.append(
+            f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, {abis.named(info.abi).speed}"
+        )
     return Rendering(verb, {"emulators": devices}, lines or ["no virtual device: adt emulator start"])

@@ -22,7 +22,7 @@ from adt.errors import ConfigError, EmulatorError
 from adt.host import cache, manifest, process
 from adt.host.disk import disk_errors
 from adt.host.messages import COMMIT, BadMessage, encode, receive, send
-from adt.virtual import abis, init, prerequisites, properties, state
+from adt.virtual import abis, init, prerequisites, state
 from adt.virtual.init import Boot
 from adt.virtual.rootfs import check_readable, check_rootfs
 from adt.virtual.userland import ensure_userland, userland_name
@@ -106,7 +106,6 @@ def start(
     requested_abi = None if abi is None else abis.named(abi)
     with cache.lock(home.directory):
         if record := state.read(home):
-            log.info("virtual device %s already runs as %s:%d", name, LOOPBACK, record.port)
             requested = (port, data_size, abi, None if rootfs is None else str(rootfs.expanduser().resolve()))
             actual = (record.port, record.data_size, record.abi, record.userland)
             if any(value not in (None, has) for value, has in zip(requested, actual, strict=True)) or (
@@ -143,8 +142,6 @@ def start(
                 debug=log.isEnabledFor(logging.DEBUG),
             )
             record = boot_up(boot, program, listening, home, support.mode)
-    notice = properties.notice(tree, device_abi)
-    log.info("virtual device %s is up as %s:%d (%s)", name, LOOPBACK, record.port, notice)
     return info(record, home)
 
 
@@ -161,7 +158,6 @@ def stop(name: str = "default") -> EmulatorInfo:
                 remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
             )
         home.record.unlink(missing_ok=True)
-    log.info("virtual device %s is stopped", name)
     return info(record, home, running=False)
 
 
