@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("adt.errors")
     if name in NAMES:
-        from adt.options.annotations import with_types
+        from adt.options.request import with_types
 
         return with_types(getattr(import_module(NAMES[name]), name))
     from difflib import get_close_matches

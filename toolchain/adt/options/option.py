@@ -282,14 +282,9 @@ class _Names(dict[str, Any]):
 def types_of(kind: type[Options]) -> dict[str, Any]:
     """Return the type of each field, None not counted."""
     if "_types" not in vars(kind):
-        names = _Names()
-        annotations: dict[str, Any] = {}
-        for base in reversed(kind.__mro__):
-            names |= vars(sys.modules[base.__module__])
-            annotations |= inspect.get_annotations(base)
-        fields = SimpleNamespace(__annotations__={name: annotations[name] for name in kind._options})
-        hints = typing.get_type_hints(fields, localns=names)
-        kind._types = {name: without_none(hint) for name, hint in hints.items()}
+        names, own = _Names(vars(sys.modules[kind.__module__])), inspect.get_annotations(kind)
+        hints = typing.get_type_hints(SimpleNamespace(__annotations__=own), localns=names)
+        kind._types = {name: without_none(hints[name]) for name in kind._options}
     return kind._types
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import copy
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from adt.options.option import REQUIRED, Option, Options, options_of, signature_of, values_of
@@ -134,3 +139,50 @@ def takes(
 def _meaning(about: Option) -> str:
     default = "" if about.default in (None, "", (), REQUIRED) else f" Default: {about.default!r}."
     return f"{about.doc}{default}" + (f" None: the setting {about.key}." if about.key else "")
+
+
+class _Names(dict[str, Any]):
+    """Names of a module, also those that it imports for type checkers alone."""
+
+    def __missing__(self, name: str) -> Any:
+        for line in ast.walk(ast.parse(inspect.getsource(sys.modules[self["__name__"]]))):
+            for alias in line.names if isinstance(line, ast.Import | ast.ImportFrom) else ():
+                if name == (alias.asname or alias.name):
+                    with contextlib.suppress(ImportError):  # of TVM, where it is not installed
+                        module = import_module(getattr(line, "module", alias.name))
+                        return getattr(module, name, module)
+                    return Any
+        raise KeyError(name)
+
+
+@functools.cache
+def with_types(verb: Any) -> Any:
+    """Put types in the place of names in the annotations of *verb*, a function, and have its result print."""
+    if not inspect.isfunction(verb):
+        return verb
+    types: dict[str, Any] = {}
+    for owner in filter(None, (verb, vars(verb).get("request"))):
+        names, own = _Names(vars(sys.modules[owner.__module__])), inspect.get_annotations(owner)
+        holder = SimpleNamespace(__annotations__=own)
+        hints = typing.get_type_hints(holder, localns=names, include_extras=True)
+        types |= {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
+    _print_result(verb, types["return"])
+    signature = inspect.signature(verb)
+    parameters = [each.replace(annotation=types[name]) for name, each in signature.parameters.items()]
+    verb.__annotations__ = {name: types[name] for name in (*signature.parameters, "return")}
+    signature = signature.replace(parameters=parameters, return_annotation=types["return"])
+    vars(verb)["__signature__"] = signature
+    return verb
+
+
+def _print_result(verb: Any, kind: Any) -> None:
+    """Have ``str`` of a *kind*, the result of *verb*, be what the command line prints; ``repr`` is short.
+
+    The function that yields the lines is in the module of the verb, and takes the result.
+    """
+    returned = inspect.get_annotations(inspect.unwrap(verb))["return"]
+    for lines in filter(inspect.isfunction, [*vars(sys.modules[verb.__module__]).values()]):
+        takes = next(iter(inspect.get_annotations(lines).values()), "")
+        if lines.__name__.endswith("lines") and takes == returned:
+            kind.__str__ = lambda result, lines=lines: "\n".join(lines(result)).strip("\n")
+            kind.__repr__ = lambda result: f"<{type(result).__name__}: {str(result).partition(chr(10))[0]}>"
