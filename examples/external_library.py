@@ -20,7 +20,6 @@ import numpy as np
 from simple_network import SHAPE, simple_network
 
 import adt
-from adt.measure.bench import sentence
 
 LIBRARY = "xnnpack"
 work = tempfile.TemporaryDirectory()  # removed at the end
@@ -98,5 +97,5 @@ for name, variant in (("fused", comparison.fused), ("library", comparison.librar
     times = [f"{call.mean_us:8.1f} µs  {call.name}" for call in variant.profile.calls if call.index >= 0]
     show(f"{name}, call by call", "\n".join(times))
 assert comparison.ratio is not None
-show("which is faster?", sentence(comparison.ratio, ("fused", "the library")))
+show("which is faster?", adt.sentence(comparison.ratio, ("fused", "the library")))
 work.cleanup()

@@ -18,9 +18,6 @@ from pathlib import Path
 from efficientnet_lite0 import download
 
 import adt
-from adt.package.classes import rank, read_labels
-from adt.package.inputs.pictures import PictureOptions
-from adt.verbs import tune_result
 
 TRIALS = 8  # for real: 1000 and more
 work = tempfile.TemporaryDirectory()  # removed at the end; keep the records of a real tuning
@@ -49,13 +46,13 @@ model = download(here)
 #     class='tabby, tabby cat' with probability=0.171660
 
 # %%
-PREPARED = PictureOptions(crop=True, range=(-1.0, 1.0))  # as when the network was trained
+PREPARED = adt.PictureOptions(crop=True, range=(-1.0, 1.0))  # as when the network was trained
 
 
 def classes(package: Path) -> list[str]:
     """Return the five best classes of the cat."""
     outputs = adt.run(package, images=[str(here / "cat.png")], picture=PREPARED).outputs
-    best = rank(outputs, labels=read_labels(here / "labels.json"), top=5, softmax=True).rows[0]
+    best = adt.rank(outputs, labels=adt.read_labels(here / "labels.json"), top=5, softmax=True).rows[0]
     return [f"class='{each.label}' with probability={each.probability:f}" for each in best]
 
 
@@ -73,7 +70,7 @@ print("\n".join(classes(untuned.path)))
 
 # %%
 tuned = adt.tune(model, platform="host", trials=TRIALS, db=here / "records", compare=True)
-print("\n".join(tune_result.lines(tuned)))
+print(tuned)
 
 # %% [markdown]
 # ## Compile with the records

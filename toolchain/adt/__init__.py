@@ -28,7 +28,7 @@ for _name, _value in SILENT.items():
 _STUB = Path(__file__).with_suffix(".pyi").read_text()
 NAMES = {
     name: module
-    for module, names in re.findall(r"^from (\S+) import (\([^)]*\)|.*)", _STUB, re.M)
+    for module, names in re.findall(r"^from (\S+) import ((?:\\\n|.)*)", _STUB, re.M)
     for name in re.findall(r" as (\w+)", names)
 }
 """Each verb, and what goes with them, and the module that has it; the stub beside this file says it."""

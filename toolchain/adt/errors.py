@@ -7,7 +7,6 @@ docstring or with a code that is already taken fails the unit tests.
 
 from __future__ import annotations
 
-import copyreg
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -47,7 +46,7 @@ class AdtError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Restore the attributes after pickling: the class cannot be called with the message alone."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class ConfigError(AdtError):

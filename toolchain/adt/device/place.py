@@ -36,7 +36,8 @@ from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike
+
+    from adt.package.manifest import Given
 
 
 log = logging.getLogger("adt.run")
@@ -441,10 +442,8 @@ class Opened:
     bundle: TargetBundle | None
     """None: TVM's wheel runs it."""
 
-    def run(
-        self, options: RtvmOptions, inputs: Mapping[str, ArrayLike] | None, *, timeout: Seconds
-    ) -> RtvmRun:
+    def run(self, options: RtvmOptions, inputs: Given | None, *, timeout: Seconds) -> RtvmRun:
         """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
         entry = self.package.manifest.entry(options.entry)
-        arrays = taken_inputs(entry, inputs) if inputs is not None else None
+        arrays = None if inputs is None else taken_inputs(entry, inputs)
         return self.place.run(options, arrays, timeout=timeout)

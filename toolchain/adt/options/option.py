@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import typing
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,11 +38,8 @@ if TYPE_CHECKING:
 
 else:
 
-    class _Field:
-        """For help: Annotated with the type that a caller may give."""
-
-        def __class_getitem__(cls, kinds: tuple[Any, Any]) -> Any:
-            return Annotated[kinds[1], kinds[0]]
+    class _Field:  # for help
+        __class_getitem__ = staticmethod(lambda kinds: Annotated[kinds[1], kinds[0]])
 
 
 PathTo = _Field[AnyPath, Path]
@@ -221,9 +219,6 @@ class Options:
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of every field; None is "not given"."""
         kinds = types_of(type(self))
-        for name, about in self._options.items():
-            if arguments[name] is None and about.default is REQUIRED:
-                raise TypeError(f"{name} is None")
         return {
             name: _field_value(name, kinds[name], arguments[name], about.default)
             for name, about in self._options.items()
@@ -272,18 +267,13 @@ def signature_of(kind: type[Options]) -> inspect.Signature:
     return kind._signature
 
 
-class _Names(dict[str, Any]):
-    """Names in annotations; Any for what a module imports for type checkers alone."""
-
-    def __missing__(self, name: str) -> Any:
-        return vars(builtins).get(name, Any)
-
-
 def types_of(kind: type[Options]) -> dict[str, Any]:
     """Return the type of each field, None not counted."""
     if "_types" not in vars(kind):
-        names, own = _Names(vars(sys.modules[kind.__module__])), inspect.get_annotations(kind)
-        hints = typing.get_type_hints(SimpleNamespace(__annotations__=own), localns=names)
+        own = SimpleNamespace(__annotations__=inspect.get_annotations(kind))
+        names = vars(builtins) | vars(sys.modules[kind.__module__])
+        # Any for what the module imports for type checkers alone
+        hints = typing.get_type_hints(own, localns=defaultdict(lambda: Any, names))
         kind._types = {name: without_none(hints[name]) for name in kind._options}
     return kind._types
 
@@ -296,6 +286,8 @@ def without_none(hint: Any) -> Any:
 
 def _field_value(name: str, kind: Any, value: Any, default: Any) -> Any:
     """Return *value* as the field has it: paths and sequences may be given in several ways."""
+    if value is None and default is REQUIRED:
+        raise TypeError(f"{name} is None")
     if value is None:
         return default
     if kind is Path and isinstance(value, str | os.PathLike):

@@ -162,27 +162,23 @@ def with_types(verb: Any) -> Any:
         return verb
     types: dict[str, Any] = {}
     for owner in filter(None, (verb, vars(verb).get("request"))):
-        names, own = _Names(vars(sys.modules[owner.__module__])), inspect.get_annotations(owner)
-        holder = SimpleNamespace(__annotations__=own)
+        holder = SimpleNamespace(__annotations__=inspect.get_annotations(owner))
+        names = _Names(vars(sys.modules[owner.__module__]))
         hints = typing.get_type_hints(holder, localns=names, include_extras=True)
         types |= {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
     _print_result(verb, types["return"])
     signature = inspect.signature(verb)
-    parameters = [each.replace(annotation=types[name]) for name, each in signature.parameters.items()]
     verb.__annotations__ = {name: types[name] for name in (*signature.parameters, "return")}
+    parameters = [each.replace(annotation=types[name]) for name, each in signature.parameters.items()]
     signature = signature.replace(parameters=parameters, return_annotation=types["return"])
     vars(verb)["__signature__"] = signature
     return verb
 
 
 def _print_result(verb: Any, kind: Any) -> None:
-    """Have ``str`` of a *kind*, the result of *verb*, be what the command line prints; ``repr`` is short.
-
-    The function that yields the lines is in the module of the verb, and takes the result.
-    """
+    """Have ``str`` of a *kind*, the result of *verb*, be what the command line prints; ``repr`` is short."""
     returned = inspect.get_annotations(inspect.unwrap(verb))["return"]
     for lines in filter(inspect.isfunction, [*vars(sys.modules[verb.__module__]).values()]):
-        takes = next(iter(inspect.get_annotations(lines).values()), "")
-        if lines.__name__.endswith("lines") and takes == returned:
+        if lines.__name__.endswith("lines") and returned in [*inspect.get_annotations(lines).values()][:1]:
             kind.__str__ = lambda result, lines=lines: "\n".join(lines(result)).strip("\n")
             kind.__repr__ = lambda result: f"<{type(result).__name__}: {str(result).partition(chr(10))[0]}>"

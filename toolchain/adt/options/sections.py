@@ -21,8 +21,7 @@ MOST_SECONDS = 1e6
 PLATFORM_DEFAULT = "the connected device's, else that of a bundle here, else android-arm64-v8a with an NDK"
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
-FOR = ("--for", "--platform")
-"""Flags of the platform: the first cannot be a keyword of Python."""
+FOR = ("--for", "--platform")  # the first cannot be a keyword of Python
 
 
 class TvmSettings(Options, section="tvm"):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    Given = Mapping[str, ArrayLike]
+
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 5
 OLDER_VERSIONS = (2, 3, 4)
@@ -340,7 +342,7 @@ def _fault(facts: PackageManifest) -> str:
     return ""
 
 
-def taken_inputs(entry: Entry, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+def taken_inputs(entry: Entry, inputs: Given) -> dict[str, Array]:
     """Return *inputs* as arrays, without those of the model that *entry* does not take."""
     unused, specs = {spec.name for spec in entry.unused}, {spec.name: spec for spec in entry.inputs}
     return {name: _array(name, each, specs.get(name)) for name, each in inputs.items() if name not in unused}

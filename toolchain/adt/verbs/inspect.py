@@ -593,14 +593,10 @@ def _doctor_summary(checks: tuple[Check, ...]) -> str:
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a")
 def elf_command(request: ElfRequest) -> Rendering:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
-    report = elf(request)
-    return Rendering("elf", report, _elf_lines(report), _failure(report))
-
-
-def _elf_lines(report: ElfReport) -> list[str]:
     from adt.bundle.audit.report import table
 
-    return [table(report)]
+    report = elf(request)
+    return Rendering("elf", report, [table(report)], _failure(report))
 
 
 def _failure(report: ElfReport) -> BuildError | None:

@@ -20,8 +20,6 @@ from adt.options.sections import FEWEST_ROUNDS, MOST_SECONDS
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from adt.numerics import Array
-
     Arrays = Mapping[str, ArrayLike]
 else:
     Arrays = Mapping[str, Any]  # for help: numpy's type takes ten lines
@@ -74,7 +72,7 @@ def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -
     return model
 
 
-def load_npz(path: Path) -> Mapping[str, Array]:
+def load_npz(path: Path) -> Arrays:
     """Load the arrays of an .npz file by name; pickled objects are refused."""
     from adt.host.npz import named_arrays
 

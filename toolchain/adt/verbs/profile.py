@@ -142,15 +142,12 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.rpc.session import explain_errors
     from adt.verbs.run import RPC
 
-    model, entry = remote.model, request.entry
+    model, entry, inputs = remote.model, request.entry, request.inputs
     warmup_runs, runs = (0, 1) if remote.emulated else (request.warmup_runs, request.runs)
-    inputs = (
-        random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
-        if request.inputs is None
-        else taken_inputs(model.entry(entry), request.inputs)
-    )
+    if inputs is None:
+        inputs = random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
     measure = _function(remote)
-    model.set_inputs(inputs, entry)
+    model.set_inputs(taken_inputs(model.entry(entry), inputs), entry)
     for _ in range(warmup_runs):
         model.run(entry)
     gpu = model.package.manifest.target.device != "cpu"
