@@ -376,13 +376,13 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         from adt.verbs.inspect import offload_lines
 
         yield from offload_lines(compilation.offload, Inspection(package))
-    yield from _check_lines(package)
+    yield from _checks(package)
     if compilation.accuracy:
         yield from _accuracy_lines(compilation.accuracy)
     yield f"package  {package.place}{' (from the cache)' * package.cached}"
 
 
-def _check_lines(package: ModelPackage) -> Iterator[str]:
+def _checks(package: ModelPackage) -> Iterator[str]:
     from adt.package.package import KernelCheck
 
     checked = package.checked
