@@ -100,7 +100,7 @@ def main() -> int:
             memory = sum(processes(home / "state").values())
         finally:
             with phase("take everything away", times):
-                adt.rpc_stop(everything=True)
+                adt.rpc_stop(all=True)
                 adt.tracker_stop()
                 for name in names:
                     with contextlib.suppress(AdtError):
