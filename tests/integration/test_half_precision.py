@@ -197,7 +197,7 @@ def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
-        ({"precision": "half"}, ConfigError, "unknown precision"),
+        ({"precision": "half"}, ConfigError, "--precision: 'half'"),
         ({"precision": "float16", "keep_float32": ["nn.sofmax"]}, ConfigError, "Did you mean 'nn.softmax'"),
         ({"keep_float32": ["exp"]}, ConfigError, "the precision is float32"),
         ({"half_only": ["matmul"]}, ConfigError, "--half-only is for half precision"),

@@ -201,7 +201,7 @@ def test_references(packages: dict[str, Path], broken: dict[str, Path], model: P
         api.verify(packages["cpu"], reference="oracle")
     with pytest.raises(InputError, match=r"none\.npz is not an \.npz file"):
         api.verify(packages["cpu"], reference=str(tmp_path / "none.npz"))
-    with pytest.raises(ConfigError, match="one file of right outputs"):
+    with pytest.raises(ConfigError, match="several sets of inputs cannot be given together"):
         api.verify(packages["cpu"], reference=str(right), seeds=2)
 
 
@@ -233,7 +233,7 @@ def test_several_sets_of_inputs(packages: dict[str, Path], tmp_path: Path) -> No
         ),
         (("--calls", "1:2"), "--calls can be given only with --layers"),
         (("--layers", "--calls", "2:1"), "--calls '2:1'"),
-        (("--seeds", "0"), "0 sets of made-up inputs"),
+        (("--seeds", "3", "--fill-mode", "ones"), "--seeds cannot be given together with --fill-mode ones"),
     ],
 )
 def test_options_that_do_not_fit(packages: dict[str, Path], options: tuple[str, ...], message: str) -> None:

@@ -18,6 +18,7 @@ from adt.measure.statistics import (
     summarise,
     time_line,
 )
+from adt.verbs.bench import AbRequest
 
 
 def at(times: np.ndarray) -> np.ndarray:
@@ -163,16 +164,16 @@ def test_protocols() -> None:
     ("name", "changes", "said"),
     [
         ("mlpref", {}, "Did you mean 'mlperf'"),
-        ("default", {"runs": 0}, "runs cannot be 0"),
-        ("default", {"seconds": -1.0}, "seconds cannot be -1"),
-        ("default", {"seconds": float("nan")}, "seconds cannot be nan"),
-        ("default", {"warmup_ms": float("inf")}, "warmup-ms cannot be inf"),
-        ("quick", {"rounds": 5}, "rounds cannot be 5"),
+        ("default", {"runs": 0}, "--runs: 0"),
+        ("default", {"seconds": -1.0}, "--seconds: -1"),
+        ("default", {"seconds": float("nan")}, "--seconds: nan"),
+        ("default", {"warmup_ms": float("inf")}, "--warmup-ms: inf"),
+        ("quick", {"rounds": 5}, "--rounds: 5"),
     ],
 )
 def test_a_protocol_that_cannot_be(name: str, changes: dict[str, float], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        protocol_named(name, **changes)  # type: ignore[arg-type]
+        AbRequest("a", "b", protocol=name, **changes)
 
 
 def test_the_turns_of_a_comparison_share_the_protocol() -> None:

@@ -11,7 +11,7 @@ from adt.bundle import plugins
 from adt.checkup.check import make_scope
 from adt.errors import ConfigError, SourceError
 from adt.options.option import options_of
-from adt.options.resolve import _show_program, executed, load_settings
+from adt.options.resolve import _show_program, executed, known_options, load_settings
 from adt.options.sections import SECTIONS
 from adt.verbs.build import BuildRequest
 from adt.verbs.deploy import DeployRequest
@@ -186,3 +186,22 @@ def test_init_writes_what_load_reads(tmp_path: Path) -> None:
     assert got.origins["build.platform"] == str(path)
     with pytest.raises(ConfigError, match="left alone"):
         write_initial(tmp_path, "host")
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "said"),
+    [
+        (
+            "compile.precision",
+            "float61",
+            "--precision: 'float61' is none of its values. Did you mean 'float16'",
+        ),
+        ("tune.cost_model", "mlp", "--cost-model: 'mlp' is none of its values"),
+        ("tune.tuner", "genetic", "--tuner: 'genetic' is none of its values"),
+        ("verify.fill_mode", "one", "Did you mean 'ones'"),
+    ],
+)
+def test_a_word_that_is_none_of_the_choices(key: str, wrong: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_settings({key: wrong}, environ={})
+    assert all(choice in caught.value.remedy for choice in known_options()[key][0].choices)

@@ -256,3 +256,9 @@ def test_a_device_that_is_just_connecting_is_waited_for(monkeypatch: pytest.Monk
     with fake_server(monkeypatch, connecting, connecting, ready) as server:
         assert selection.select().serial == "aaa"
     assert len(server.peers) == 3
+
+
+def test_no_list_is_named_where_nothing_is_connected() -> None:
+    with pytest.raises(NoDevice) as caught:
+        choose([], "abcdefgh", origin="--serial")
+    assert "adt devices" not in caught.value.remedy and "adt emulator start" in caught.value.remedy

@@ -284,11 +284,6 @@ def test_unknown_names_are_refused(keep: str, said: str) -> None:
         policy(given, "float16", [keep])
 
 
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'float16'"):
-        rewrite(*module(mlp, (2, 8), **MLP), "float61")
-
-
 def test_every_table_names_operators_of_relax() -> None:
     from adt.compiler.passes.precision.policy import (
         ELEMENTWISE,

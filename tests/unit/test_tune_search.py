@@ -8,20 +8,16 @@ import pytest
 import tvm
 
 from adt.compiler.passes.records.arguments import Argument
-from adt.errors import ConfigError
 from adt.tuning.pipeline import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search.strategies import (
     WARM_UP,
     RandomModel,
-    SearchOptions,
     TreeModel,
     by_promise,
-    cost_model,
     evolutionary,
     select_for_learning,
 )
-from adt.tuning.search.task_search import Searches
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))
 
@@ -124,15 +120,6 @@ def test_chance_is_the_seeds() -> None:
     one, same, other = (RandomModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
 
     assert list(one) == list(same) != list(other)
-
-
-def test_words_that_mean_nothing_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no cost model 'mlp'"):
-        cost_model("mlp", seed=0, threads=1)
-    for name in ("genetic", "xgb"):
-        with pytest.raises(ConfigError, match=f"called '{name}'") as refused:
-            Searches({}, SearchOptions(strategy=name))
-        assert "xgb the same with --cost-model xgb" in refused.value.remedy
 
 
 @pytest.mark.parametrize("batch", [1, 2, 16, 64, 1000])

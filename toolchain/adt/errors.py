@@ -55,6 +55,21 @@ class ConfigError(AdtError):
     exit_code = 3
 
 
+def exclusive(ones: str, others: str, why: str = "") -> ConfigError:
+    """Return the error for options that exclude each other, each side as "--a" or "--a and --b"."""
+    return ConfigError(
+        f"{ones} cannot be given together with {others}" + f": {why}" * bool(why),
+        remedy=f"Leave {ones} away, or {others}.",
+    )
+
+
+def dependent(ones: str, others: str) -> ConfigError:
+    """Return the error for options that need others, each side as "--a" or "--a or --b"."""
+    return ConfigError(
+        f"{ones} can be given only with {others}", remedy=f"Add {others}, or leave {ones} away."
+    )
+
+
 class ToolNotFound(AdtError):
     """A program or library that this step needs is not on this machine."""
 

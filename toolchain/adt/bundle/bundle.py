@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from adt.bundle.libraries import LIBRARIES, Library
-from adt.errors import ConfigError, MismatchError, PackageError, RpcError
+from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import cache, manifest
 from adt.host.artefact import BUNDLE, REMEDIES, not_a
 from adt.host.cache import file_sha256
@@ -221,22 +221,12 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     return TargetBundle(path, found)
 
 
-LAYOUTS = ("bundle", "jni")
-
-
-def check_layout(layout: str) -> None:
-    """Raise ConfigError for a layout that is none of LAYOUTS, before anything is built."""
-    if layout not in LAYOUTS:
-        raise ConfigError(f"unknown layout {layout!r}", remedy=f"Choose one of: {', '.join(LAYOUTS)}.")
-
-
 def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
     """Write *bundles* to the directory *out*, which appears complete or not at all.
 
     ``bundle``: one bundle is *out* itself; several are its subdirectories, by ABI.
     ``jni``: ``jniLibs/<abi>/*.so``, ``include/`` and ``<abi>.bundle.json``, what an app is built from.
     """
-    check_layout(layout)
     cache.leave_alone(out, _ours, "a bundle")
     with cache.fresh_dir(out) as directory:
         for bundle in bundles:

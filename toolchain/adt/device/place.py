@@ -30,7 +30,7 @@ from adt.host.npz import DamagedNpz, npz_bytes, read_npz
 from adt.host.process import last_lines, run
 from adt.options.sections import RUN_SECONDS
 from adt.package.host_run.run import HostRun, run_packages
-from adt.package.inputs.random import check_fill_mode, random_inputs
+from adt.package.inputs.random import random_inputs
 from adt.package.manifest import taken_inputs
 from adt.package.package import ModelPackage
 
@@ -97,7 +97,6 @@ class RtvmOptions:
 
     def words(self, *, given: bool, programs: str) -> list[str]:
         """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: with OpenCL's."""
-        check_fill_mode(self.fill_mode)
         if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
             raise InputError(
                 f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",

@@ -142,7 +142,7 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
         near = difflib.get_close_matches(serial, [d.serial for d in devices], n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}? " if near else ""
         reach = f"`adt adb -- connect {serial}`, or " if is_address(serial) else ""
-        listed = "use one of the list: `adt devices`; " if devices else "connect it; "
+        listed = "`adt devices` lists those that are connected; " if devices else "Connect it; "
         raise NoDevice(
             f"no device has the serial {serial} ({origin})",
             remedy=f"{hint}{reach}{listed}`adt emulator start` makes a virtual one.",

@@ -6,11 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from datetime import datetime
 
-from adt.errors import ConfigError
 from adt.measure.conditions import Conditions, Energy, Sensors
 from adt.measure.statistics import Drift, TimeSummary
-from adt.options.option import did_you_mean
-from adt.options.sections import FEWEST_ROUNDS
 
 SCHEMA = "adt.bench-record"
 SCHEMA_VERSION = 1
@@ -244,16 +241,5 @@ PROTOCOLS = {
 
 def protocol_named(name: str = "default", **asked: float | None) -> Protocol:
     """Return the protocol *name*, with the values *asked* in place of its own; None leaves one as it is."""
-    if name not in PROTOCOLS:
-        raise ConfigError(
-            f"there is no protocol {name!r}.{did_you_mean(name, PROTOCOLS)}",
-            remedy=f"Choose of: {', '.join(PROTOCOLS)}; change one with --runs, --seconds and --warmup-runs.",
-        )
     changes = {key: value for key, value in asked.items() if value is not None}
-    for key, value in changes.items():
-        lowest = {"runs": 1, "rounds": FEWEST_ROUNDS}.get(key, 0)
-        if not lowest <= value < float("inf"):
-            raise ConfigError(
-                f"{key.replace('_', '-')} cannot be {value:g}", remedy=f"Give at least {lowest}."
-            )
     return dataclasses.replace(PROTOCOLS[name], **changes)  # type: ignore[arg-type]  # named as the fields

@@ -74,21 +74,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def exclusive(ones: str, others: str, why: str = "") -> ConfigError:
-    """Return the error for options that exclude each other, each side as "--a" or "--a and --b"."""
-    return ConfigError(
-        f"{ones} cannot be given together with {others}" + f": {why}" * bool(why),
-        remedy=f"Leave {ones} away, or {others}.",
-    )
-
-
-def dependent(ones: str, others: str) -> ConfigError:
-    """Return the error for options that need others, each side as "--a" or "--a or --b"."""
-    return ConfigError(
-        f"{ones} can be given only with {others}", remedy=f"Add {others}, or leave {ones} away."
-    )
-
-
 @dataclass(eq=False, slots=True)
 class Option:
     """Properties of one option besides its name and type."""
@@ -114,8 +99,8 @@ class Option:
     executes: bool | None = None
     """True if adt, or a device, runs code from the place that a setting names; False if it only reads there.
     None: it names no place. What a project's file has executed is shown first."""
-    least: float | None = None
-    """Range of a number; every number has one."""
+    least: float = 0
+    """Range of a number."""
     most: float | None = None
     cli: Any = OF_FIELD
     """The type that the command line takes, where it is not the field's; None: Python alone has it."""
@@ -157,7 +142,7 @@ class Option:
         """Return *value*, given as *name*; ConfigError if it is out of the range or none of the choices."""
         name = name or (self.flag if self.kw_only or self.flags else self.name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            least, most = self.least or 0, self.most or sys.float_info.max
+            least, most = self.least, self.most or sys.float_info.max
             if not least <= value <= most:
                 bounds = f"from {least:.12g} to {most:.12g}" if self.most else f"of at least {least:.12g}"
                 raise ConfigError(

@@ -59,9 +59,7 @@ class BuildSettings(Options, section="build"):
         metavar="DIR",
     )
     api_level: Number = option(
-        "Lowest Android API level that the bundle runs on, at least 21.",
-        default=28,
-        least=21,
+        "Lowest Android API level that the bundle runs on, at least 21.", default=28, least=21
     )
     clml: Directory = option(
         "CLML SDK whose graph runtime is built in; empty: for a ``-clml`` preset ADRENO_OPENCL or CLML_SDK.",
@@ -79,7 +77,6 @@ class BuildSettings(Options, section="build"):
     alignment: Number = option(
         "Alignment in bytes of every tensor the runtime allocates; 0: the platform's own (32 on devices).",
         default=0,
-        least=0,
     )
     opencl: Flag = option(
         "Build the OpenCL runtime in (the device's libOpenCL is opened at run time).", default=True
@@ -109,13 +106,7 @@ class BuildSettings(Options, section="build"):
         default="Release",
         choices=["Release", "MinSizeRel", "RelWithDebInfo", "Debug"],
     )
-    jobs: Number = option(
-        "Parallel compiler processes; 0: as Ninja decides.",
-        "--jobs",
-        "-j",
-        default=0,
-        least=0,
-    )
+    jobs: Number = option("Parallel compiler processes; 0: as Ninja decides.", "--jobs", "-j", default=0)
 
 
 class CompileSettings(Options, section="compile"):
@@ -138,7 +129,7 @@ class CompileSettings(Options, section="compile"):
         metavar="CPU,+FEATURE,…",
         offers="processor",
     )
-    opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3, least=0, most=3)
+    opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3, most=3)
     shapes: Shapes = option(
         "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``; in "
         "Python also ``{'x': (1, 3), 'batch': 1}``.",
@@ -232,7 +223,6 @@ class DeviceSettings(Options, section="device"):
         "Seconds that each step on the device may take; 0: what the step needs (600 for the run of a "
         "program, 30 for a short command, and a transfer as long as bytes travel: 60 without one end it).",
         default=0.0,
-        least=0,
         most=MOST_SECONDS,
     )
 
@@ -320,10 +310,7 @@ FILL_MODES = ("random", "zeros", "ones", "arange")
 
 class VerifySettings(Options, section="verify"):
     seed: Number = option(
-        "Seed of the inputs that are made up when none are given.",
-        default=0,
-        least=0,
-        help="Seed of made-up inputs.",
+        "Seed of the inputs that are made up when none are given.", default=0, help="Seed of made-up inputs."
     )
     fill_mode: Text = option(
         "Values of made-up inputs: ``random`` ones of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
@@ -333,20 +320,17 @@ class VerifySettings(Options, section="verify"):
     max_abs: Real = option(
         "Largest absolute difference to the reference that passes; else as the package's precision allows.",
         default=-1.0,
-        least=0,
     )
     max_rel: Real = option(
         "Share of the reference's largest magnitude up to which larger differences pass, too; else as "
         "the package's precision allows.",
         default=-1.0,
-        least=0,
     )
     max_steps: Number = option(
         "How far off an element of an integer output may be; by default 1 of 8- and 16-bit types, which "
         "quantised models round otherwise, and 0 of wider ones. Of a float output that was quantised: "
         "quanta, by default 1.",
         default=-1,
-        least=0,
         help="Steps that an integer, or a float that was quantized, may be off; else 1, from 32 bits on 0.",
     )
     max_changed: Real = option(
@@ -354,7 +338,6 @@ class VerifySettings(Options, section="verify"):
         "the largest; else 0.01.",
         default=-1.0,
         metavar="SHARE",
-        least=0,
         most=1,
     )
     allow_nonfinite: Flag = option(
@@ -382,7 +365,6 @@ class VerifySettings(Options, section="verify"):
     min_top1: Real = option(
         "Least share of rows whose best class is the same, where --reference is a model.",
         default=0.0,
-        least=0,
         most=1,
         metavar="SHARE",
     )
@@ -406,7 +388,6 @@ class TuneSettings(Options, section="tune"):
     early_stopping: Number = option(
         "Candidates in a row without a gain of 1 % after which a kernel is done; 0: never.",
         default=0,
-        least=0,
         metavar="K",
     )
     tuner: Text = option(
@@ -426,16 +407,14 @@ class TuneSettings(Options, section="tune"):
         default=10,
         least=1,
     )
-    min_repeat_ms: Number = option(
-        "Least milliseconds of a repeat: more calls are made.", default=10, least=0
-    )
+    min_repeat_ms: Number = option("Least milliseconds of a repeat: more calls are made.", default=10)
     timeout: Real = option(
         "Seconds after which a candidate on a device counts as hung; loading it counts.",
         default=10.0,
         least=0.001,
         most=MOST_SECONDS,
     )
-    seed: Number = option("Seed of the search.", default=0, least=0)
+    seed: Number = option("Seed of the search.", default=0)
     builders: Text = option(
         "Processes of this machine that compile candidates, or the scheduler of a Dask cluster that does "
         "(``dask://HOST:PORT``); empty: one for each core.",
@@ -443,9 +422,7 @@ class TuneSettings(Options, section="tune"):
         metavar="N|dask://HOST:PORT",
         executes=True,
     )
-    wait: Real = option(
-        "Seconds to wait for a device when none is there.", default=600.0, least=0, most=MOST_SECONDS
-    )
+    wait: Real = option("Seconds to wait for a device when none is there.", default=600.0, most=MOST_SECONDS)
 
 
 @dataclass(frozen=True)

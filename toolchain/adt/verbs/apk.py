@@ -15,8 +15,8 @@ import typer
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
-from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
-from adt.host.disk import check_output, scratch_directory, size_text
+from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError, exclusive
+from adt.host.disk import scratch_directory, size_text
 from adt.host.document import FLAT, OR_NULL, form, in_document
 from adt.options.option import (
     Directory,
@@ -27,7 +27,6 @@ from adt.options.option import (
     PathTo,
     Real,
     Text,
-    exclusive,
     option,
     python,
 )
@@ -67,9 +66,7 @@ class ApkRequest(Request):
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
     rpc_server: bool = option("Make an app that is an RPC server, without packages.", default=False)
-    out: MaybePath = option(
-        "APK to write; else NAME.apk here.", "--out", "-o", default=None, check=check_output
-    )
+    out: MaybePath = shared.output("APK to write; else NAME.apk here.", "--out", "-o")
     java_package: str | None = option(
         "Id of the app; else com.example.MODEL_bench or .adt_rpc.",
         "--package",

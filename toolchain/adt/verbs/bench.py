@@ -11,22 +11,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError, VerifyFailed
-from adt.host.disk import check_output
+from adt.errors import ConfigError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.options.option import (
-    MaybePath,
-    Number,
-    Options,
-    PathTo,
-    Real,
-    Text,
-    dependent,
-    exclusive,
-    option,
-    options_of,
-    values_of,
-)
+from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs import options as shared
@@ -362,7 +349,7 @@ def bench_command(
     rounds: Annotated[int | None, option(shared.ROUNDS, help="Rounds of --ab, each A B B A.")],
     times: Annotated[
         Path | None,
-        option("Write the time and start of each run to this .npz file.", default=None, check=check_output),
+        shared.output("Write the time and start of each run to this .npz file."),
     ],
 ) -> Rendering:
     """Measure how fast a package runs; on an emulated device only check its outputs."""

@@ -150,10 +150,9 @@ def build_abis(request: BuildRequest) -> tuple[BuildResult, ...]:
         ConfigError: an ABI or the layout is unknown, or an ABI is named twice; nothing was built.
     """
     from adt.bundle.build import build_bundle
-    from adt.bundle.bundle import check_layout, export
+    from adt.bundle.bundle import export
     from adt.bundle.plan import plan_build
 
-    check_layout(request.layout)
     names = [f"android-{abi}" for abi in dict.fromkeys(request.abis)]
     if len({platform_named(name).abi for name in names}) < len(names):
         raise ConfigError(

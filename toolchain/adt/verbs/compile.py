@@ -12,7 +12,7 @@ from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
-from adt.errors import MismatchError
+from adt.errors import MismatchError, dependent
 from adt.host.disk import check_output
 from adt.host.document import aligned
 from adt.host.isolated import begin
@@ -27,7 +27,6 @@ from adt.options.option import (
     Switch,
     Text,
     Texts,
-    dependent,
     option,
     python,
     values_of,

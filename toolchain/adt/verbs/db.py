@@ -32,7 +32,7 @@ DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 
 INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
-KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K", least=0)
+KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K")
 OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
 OF_DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
 OF_TARGET = option("Part of the key of the targets whose records count; else all.", default="")

@@ -170,7 +170,7 @@ class CleanRequest(Request):
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    keep: int = option("Number of deployments of each name that stay, the last used.", default=2, least=0)
+    keep: int = option("Number of deployments of each name that stay, the last used.", default=2)
     dry_run: bool = option("Only show what would be done.", default=False)
     serials: Sequence[str] = SERIALS
     on_event: Callable[[Event], None] = ON_EVENT

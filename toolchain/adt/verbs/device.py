@@ -182,7 +182,7 @@ log = logging.getLogger("adt.adb")
 def devices_command(
     timeout: Annotated[
         float | None,
-        option("Seconds that each device has; else a few.", default=None, least=0.0),
+        option("Seconds that each device has; else a few.", default=None),
     ],
 ) -> Rendering:
     """List the devices that adb sees, with model, chip and ABIs, and what mends bad ones."""

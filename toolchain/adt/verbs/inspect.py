@@ -12,8 +12,8 @@ import typer
 
 from adt.checkup.check import Area, Status, make_scope
 from adt.cli.command import Rendering, command
-from adt.errors import BuildError, ConfigError, DoctorFailed
-from adt.host.disk import check_directory, check_output
+from adt.errors import BuildError, ConfigError, DoctorFailed, dependent, exclusive
+from adt.host.disk import check_directory
 from adt.host.document import aligned, document_of
 from adt.options.option import (
     Directory,
@@ -23,9 +23,7 @@ from adt.options.option import (
     Options,
     Real,
     Text,
-    dependent,
     did_you_mean,
-    exclusive,
     option,
     options_of,
     python,
@@ -33,7 +31,7 @@ from adt.options.option import (
 )
 from adt.options.request import Request, takes
 from adt.options.sections import FOR, BuildSettings, DeviceSettings
-from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
+from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, output, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -211,7 +209,7 @@ class InspectFlags(Options):
     params: bool = option("Show name, shape, size and range of each parameter.", default=False)
     textures: bool = option("Show which tensors are in textures, which are not, and why.", default=False)
     diff: MaybePath = option("Show what differs between this package and PKG2.", default=None, metavar="PKG2")
-    html: MaybePath = option("Write a page with the graph for the browser.", default=None, check=check_output)
+    html: MaybePath = output("Write a page with the graph for the browser.")
     kernel: str | None = option("Show this kernel alone, with --opencl or --cuda.", default=None)
     profile: MaybePath = option("Times for --html, written by `adt profile --json`.", default=None)
     out: MaybePath = option(

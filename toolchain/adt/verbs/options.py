@@ -85,6 +85,11 @@ def package_place(out: Path | str) -> None:
     check_output(out, directory=out.is_dir() or out.suffix != ".tar")
 
 
+def output(doc: str, *flags: str) -> Any:
+    """Make the option of a file to write; it is checked before the work."""
+    return option(doc, *flags, default=None, metavar="FILE", check=check_output)
+
+
 PROGRESS = python("Called with a build's state, and with an empty text at its end.", default=quiet)
 TRUST = option(
     "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
@@ -155,15 +160,10 @@ PROTOCOL = option(
     choices=["default", "quick", "mlperf"],
 )
 RUNS = option("Least number of timed runs; else as --protocol says.", default=None, least=1)
-SECONDS = option(
-    "Least seconds of the timed runs; else as --protocol says.", default=None, least=0, most=MOST_SECONDS
-)
-WARMUP_RUNS = option("Least number of warm-up runs; else as --protocol says.", default=None, least=0)
+SECONDS = option("Least seconds of the timed runs; else as --protocol says.", default=None, most=MOST_SECONDS)
+WARMUP_RUNS = option("Least number of warm-up runs; else as --protocol says.", default=None)
 WARMUP_MS = option(
-    "Least milliseconds of warm-up runs; else as --protocol says.",
-    default=None,
-    least=0,
-    most=MOST_SECONDS * 1000,
+    "Least milliseconds of warm-up runs; else as --protocol says.", default=None, most=MOST_SECONDS * 1000
 )
 END_TO_END = option("Time copying inputs in and outputs out, too.", default=False)
 COOL_DOWN = option(

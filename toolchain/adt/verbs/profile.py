@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import RpcError, RunError
-from adt.host.disk import check_output
+from adt.errors import RpcError, RunError, dependent, exclusive
 from adt.limits import parse_json
-from adt.options.option import MaybePath, Number, PathTo, Real, Text, dependent, exclusive, option
+from adt.options.option import MaybePath, Number, PathTo, Real, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, VerifySettings
-from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, INPUTS, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
+from adt.verbs.options import (
+    AFFINITY,
+    BUNDLE,
+    ENTRY,
+    INPUTS,
+    PACKAGE,
+    REMOTE_KEY,
+    THREADS,
+    TRACKER,
+    VIA,
+    output,
+)
 
 if TYPE_CHECKING:
     from adt.measure.profile.assembly import Limits
@@ -41,7 +51,7 @@ class ProfileRequest(Request):
     threads: int | None = THREADS
     affinity: str = AFFINITY
     runs: int = option("Number of runs with clocks, and without.", "--runs", "-n", default=20, least=1)
-    warmup_runs: int = option("Number of warm-up runs.", default=3, least=0)
+    warmup_runs: int = option("Number of warm-up runs.", default=3)
     peak_gflops: float | None = option(
         "Peak arithmetic of the device in GFLOP/s, for the roofline.", default=None, least=1e-6
     )
@@ -199,9 +209,9 @@ def profile_command(
     everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],
     trace: Annotated[
         Path | None,
-        option("Write a trace for chrome://tracing and Perfetto.", default=None, check=check_output),
+        output("Write a trace for chrome://tracing and Perfetto."),
     ],
-    html: Annotated[Path | None, option("Write a page with plots.", default=None, check=check_output)],
+    html: Annotated[Path | None, output("Write a page with plots.")],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
     result = profile(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.cli.command import Rendering, command
 from adt.compiler.importers.shapes import parse_shapes
-from adt.errors import ConfigError, ModelError
+from adt.errors import ConfigError, ModelError, dependent, exclusive
 from adt.host.disk import check_output, disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import aligned, in_document
 from adt.host.isolated import isolated
@@ -19,8 +19,6 @@ from adt.options.option import (
     PathTo,
     Shapes,
     Texts,
-    dependent,
-    exclusive,
     option,
     options_of,
     python,
@@ -68,14 +66,12 @@ class QuantizeRequest(Request):
         "Keep the costliest layers in float until each output has this SNR.",
         default=None,
         metavar="DB",
-        least=0,
         most=MOST_DECIBELS,
     )
     target_top1: float | None = option(
         "Keep the costliest layers in float until this share of held-back samples has the same best class.",
         default=None,
         metavar="SHARE",
-        least=0,
         most=1,
     )
     trust: bool = TRUST

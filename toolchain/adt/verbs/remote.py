@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
-from adt.errors import AdtError, MismatchError
-from adt.options.option import MaybePath, PathTo, Real, Text, exclusive, option
+from adt.errors import AdtError, MismatchError, exclusive
+from adt.options.option import MaybePath, PathTo, Real, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_own_cpu, check_pair

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
-from adt.host.disk import check_output
 from adt.host.document import document_of
 from adt.options.option import option
 from adt.options.request import Request, takes
+from adt.verbs.options import output
 
 if TYPE_CHECKING:
     from adt.measure.history import Point, Series, TrendReport
@@ -103,10 +103,10 @@ def report_import(path: AnyPath) -> int:
 @command("adt report --since 30d --fail-on-regression", name="report")
 def report_command(
     request: ReportRequest,
-    html: Annotated[Path | None, option("Write a page with time lines.", default=None, check=check_output)],
+    html: Annotated[Path | None, output("Write a page with time lines.")],
     export: Annotated[
         Path | None,
-        option("Write these records to one file, for --import.", default=None, check=check_output),
+        output("Write these records to one file, for --import."),
     ],
     imported: Annotated[
         Path | None,

@@ -8,20 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import InputError
+from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
-from adt.options.option import (
-    Files,
-    MaybePath,
-    Number,
-    PathTo,
-    Real,
-    Text,
-    dependent,
-    exclusive,
-    option,
-    python,
-)
+from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
 from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_options, save_outputs, table
@@ -68,7 +57,7 @@ class RunRequest(Request):
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
     run_count: int = option("Number of timed runs.", default=1, least=1)
-    warmup_runs: int = option("Least number of warm-up runs before the timed ones.", default=0, least=0)
+    warmup_runs: int = option("Least number of warm-up runs before the timed ones.", default=0)
     options: RtvmOptions | None = python(
         "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
     )
@@ -186,12 +175,7 @@ def run_command(
     affinity: Annotated[str, AFFINITY],
     warmup_ms: Annotated[
         float,
-        option(
-            "Least milliseconds of warm-up runs before the timed ones.",
-            default=0.0,
-            least=0,
-            most=MOST_SECONDS,
-        ),
+        option("Least milliseconds of warm-up runs before the timed ones.", default=0.0, most=MOST_SECONDS),
     ],
     zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie, uncopied.", default=False)],
     pre_compiled: Annotated[

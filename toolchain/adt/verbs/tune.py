@@ -70,7 +70,7 @@ def tune(request: TuneRequest) -> TuneResult:
 
     require_model(request.model)
     request = request.but(platform=platform_for(request))
-    settings = _check_settings(request.settings.tune)
+    settings = request.settings.tune
     directory = _database(request)
     job = measured_offload(job_of(request, server=True, preferred=partial(served, request)))
     target = job.target()
@@ -178,11 +178,6 @@ def _device_kind(text: str) -> tuple[str, str] | None:
     """Parse device and driver in ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
     name, _, driver = text.partition(", ")
     return (name, driver) if text else None
-
-
-def _check_settings(settings: TuneSettings) -> TuneSettings:
-    """Return *settings*, or refuse them."""
-    return settings
 
 
 def _database(request: TuneRequest) -> Path:

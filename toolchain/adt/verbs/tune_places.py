@@ -14,9 +14,8 @@ from adt.bundle.platforms import HOST
 from adt.compiler.targets import ModelTarget
 from adt.device import selection
 from adt.device.device import Device
-from adt.errors import AdtError, MismatchError, ToolNotFound
+from adt.errors import AdtError, MismatchError, ToolNotFound, exclusive
 from adt.limits import natural
-from adt.options.option import exclusive
 from adt.options.sections import Settings
 from adt.package.compatibility import check_tuned_cpu, own_features
 from adt.package.host_run.opencl import opencl_device

@@ -16,13 +16,12 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import MismatchError
-from adt.host.disk import check_output
 from adt.host.document import form, in_document
 from adt.options.option import Directory, Number, PathTo, Real, Shapes, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
 from adt.verbs.arrays import described, save_npz, summary
-from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
+from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, output, quiet
 from adt.verbs.verify import failure, verification_lines, verify_at
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def up_command(
     request: UpRequest,
     output: Annotated[
         Path | None,
-        option("File for the outputs, .npz.", "--output", "-o", default=None, check=check_output),
+        output("File for the outputs, .npz.", "--output", "-o"),
     ],
     as_json: bool,
 ) -> Rendering:

@@ -14,20 +14,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed
+from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
-from adt.options.option import (
-    Flag,
-    MaybePath,
-    Number,
-    PathTo,
-    Real,
-    Text,
-    dependent,
-    exclusive,
-    option,
-    options_of,
-)
+from adt.options.option import Flag, MaybePath, Number, PathTo, Real, Text, option, options_of
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, Settings, VerifySettings
 from adt.verbs import options as shared
@@ -204,8 +193,8 @@ def _check_sets(package: ModelPackage, request: VerifyRequest, sets: Sequence[Ar
     entry = package.manifest.entry()
     if request.seeds > 1 and request.fill_mode != "random":
         raise exclusive("--seeds", f"--fill-mode {request.fill_mode}", "only random inputs have seeds")
-    if sets is not None and request.seeds > 1:
-        raise exclusive("--seeds", "--input")
+    if sets is not None and (request.seeds > 1 or not sets):
+        raise exclusive("--seeds", "--input", "sets are made up, or given")
     for arrays in sets or ():
         check_inputs(package.manifest.name, entry, taken_inputs(entry, arrays))
     if request.reference.endswith(".npz"):

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from adt.errors import InputError
 from adt.numerics import Array
-from adt.options.sections import FILL_MODES
 from adt.package.manifest import UNKNOWN, TensorSpec
 
 _MASK = (1 << 64) - 1
@@ -47,16 +46,8 @@ def random_inputs(specs: Sequence[TensorSpec], seed: int, fill_mode: str = "rand
 
     *seed* is from 0 to 2^64 - 1, *fill_mode* one of :data:`adt.options.sections.FILL_MODES`.
     """
-    check_fill_mode(fill_mode)
     # Of a shape without dimensions numpy's operators make scalars, which runtimes refuse.
     return {spec.name: np.asarray(_array(spec, seed, fill_mode)) for spec in specs}
-
-
-def check_fill_mode(name: str) -> None:
-    """Raise InputError unless *name* is one of :data:`adt.options.sections.FILL_MODES`."""
-    if name not in FILL_MODES:
-        remedy = f"Choose one of: {', '.join(FILL_MODES)}."
-        raise InputError(f"no inputs are made up as {name!r}", remedy=remedy)
 
 
 def _array(spec: TensorSpec, seed: int, fill_mode: str) -> Array:

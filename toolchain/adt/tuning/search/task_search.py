@@ -25,7 +25,6 @@ from tvm.s_tir import meta_schedule as ms
 from adt.compiler.passes.records import traces
 from adt.compiler.passes.records.schedules import schedule_by_record
 from adt.compiler.passes.records.traces import TraceError
-from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
 from adt.tuning.search.design_space import design_space, rule_space
@@ -34,7 +33,6 @@ from adt.tuning.search.strategies import (
     EVOLUTIONARY,
     FEW,
     REPLAY,
-    STRATEGIES,
     Enumeration,
     RandomModel,
     SearchOptions,
@@ -67,12 +65,6 @@ class Searches:
 
     def __init__(self, target: dict[str, Any], options: SearchOptions) -> None:
         """Prepare searches for *target*, TVM's dictionary, for a CPU with its ``num-cores``."""
-        if options.strategy not in STRATEGIES:
-            raise ConfigError(
-                f"there is no way to search called {options.strategy!r}",
-                remedy=f"Choose one of {', '.join(STRATEGIES)}; AutoTVM's ga is evolutionary with "
-                "--cost-model none, its xgb the same with --cost-model xgb.",
-            )
         self._target = target
         self._options = options
         name = options.cost_model if options.strategy == EVOLUTIONARY else "none"

@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from adt.compiler.passes.layout.signature import Signature
 from adt.compiler.passes.layout.walk import Choice, Moves
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
-from adt.errors import ConfigError
-from adt.options.option import did_you_mean
 from adt.package.reports import LANES
-
-CHOICES = ("auto", "always", "never")
-"""Values of the setting ``compile.texture_choice``."""
 
 LANES_USED = 2 / 3
 """Share of the lanes of an output's texels that must hold a channel."""
@@ -67,12 +62,6 @@ BY_MODEL = TextureChooser()
 
 def texture_chooser(setting: str, gpu: Gpu) -> TextureChooser:
     """Return the chooser of *setting* for *gpu*."""
-    if setting not in CHOICES:
-        raise ConfigError(
-            f"texture_choice is {setting!r}, which is none of: {', '.join(CHOICES)}."
-            + did_you_mean(setting, CHOICES),
-            remedy="--texture-choice always blocks all that can be, never leaves all plain; auto chooses.",
-        )
     return TextureChooser(setting == "always", setting == "never", gpu)
 
 

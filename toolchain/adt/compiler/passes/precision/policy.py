@@ -117,7 +117,6 @@ def policy(
         only: the operators that may compute in half precision, of KEPT, too, besides those that only move
             values; none: all but KEPT.
     """
-    check_precision(precision)
     kept = set(COMPUTING - _able(only)) if only else set(KEPT)
     bindings = set[str]()
     names = map(str, Op.list_op_names())
@@ -159,15 +158,6 @@ def _able(names: Sequence[str]) -> set[str]:
                 remedy=f"Those that do: {', '.join(sorted(COMPUTING))}; what only moves values follows them.",
             )
     return set(found.values())
-
-
-def check_precision(precision: str) -> None:
-    """Check that adt knows *precision*."""
-    if precision not in PRECISIONS:
-        raise ConfigError(
-            f"unknown precision {precision!r}.{did_you_mean(precision, PRECISIONS)}",
-            remedy=f"Choose one of: {', '.join(PRECISIONS)}.",
-        )
 
 
 def _variables(module: tvm.IRModule) -> dict[str, str]:
