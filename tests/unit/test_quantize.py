@@ -303,7 +303,7 @@ def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
     assert document["worst"] == document["outputs"][0]["name"] == "y"
     assert document["layers"][0].keys() == {"name", "operator", "snr_db", "share"}
     done = program(*words, "--mean", "0.5", cwd=tmp_path)
-    assert done.returncode == 19 and "options for pictures, and no picture" in done.stderr
+    assert done.returncode == 19 and "options of pictures are given, and no picture" in done.stderr
 
 
 def one_layer(path: Path, operator: str, *constants: np.ndarray, rows: int = 3, **attributes: Any) -> Path:

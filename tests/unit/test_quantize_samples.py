@@ -104,7 +104,7 @@ def test_what_is_no_sample(tmp_path: Path) -> None:
     (tmp_path / "some/labels.txt").write_text("cat\n")
     with pytest.raises(InputError, match=r"labels.txt is no picture"):
         read(tmp_path / "some")
-    with pytest.raises(InputError, match="options for pictures, and no picture"):
+    with pytest.raises(InputError, match="options of pictures are given, and no picture"):
         read(tmp_path / "one.npz", picture=PictureOptions(mean=(0.5,)))
 
 

@@ -13,8 +13,10 @@ import pytest
 
 from adt.device.place import RtvmOptions
 from adt.errors import ConfigError, InputError, RunError
-from adt.package.classes import rank, read_labels
-from adt.verbs.arrays import check_outputs, described, save_outputs, table
+from adt.package.classes import check_scores, rank, read_labels
+from adt.package.manifest import TensorSpec
+from adt.verbs.arrays import check_outputs, described, save_outputs, split_output, table
+from adt.verbs.options import check_affinity
 from adt.verbs.profile import profile
 from adt.verbs.run import RunResult, _time, run
 from support.standins.artefacts import entry, make_typed_package, tensor
@@ -75,6 +77,28 @@ def test_which_output_has_the_scores() -> None:
         rank({"boxes": boxes, "flag": np.array([[True, False]]), "count": np.array([3])})
     with pytest.raises(InputError, match="3 labels and 4 classes"):
         rank({"y": SCORES}, labels=LABELS[:3])
+
+
+def test_a_wrong_output_or_affinity_is_seen_before_the_run() -> None:
+    assert split_output("y=a.npy", ["x", "y"]) == ("y", Path("a.npy"))
+    for text, said in (
+        ("z=a.npy", "no output 'z'"),
+        ("a.npy", "is for one output, and the model gives x, y"),
+    ):
+        with pytest.raises(InputError, match=said):
+            split_output(text, ["x", "y"])
+    for text in ("big", "0,4-7", ""):
+        check_affinity(text)
+    with pytest.raises(ConfigError, match="--affinity 'fast' names no CPUs"):
+        check_affinity("fast")
+
+
+def test_labels_are_counted_before_the_run() -> None:
+    scores = TensorSpec("y", (1, 214), "float32")
+    check_scores([scores], ["a"] * 214)
+    with pytest.raises(InputError, match="1 labels and 214 classes in the output y"):
+        check_scores([scores], ["a"])
+    check_scores([TensorSpec("y", ("n", 214), "float32")], ["a"])
 
 
 def test_labels(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adt.package.manifest import TensorSpec
+
 
 TOP = 5
 SUM_TOLERANCE = 1e-2
@@ -142,6 +144,18 @@ def rank(
             )
         )
     return Ranking(name, applied, reason, tuple(rows))
+
+
+def check_scores(outputs: Sequence[TensorSpec], labels: Sequence[str]) -> None:
+    """Raise, before a run, the InputError of :func:`rank` for *outputs*, where their extents are known."""
+    import numpy as np
+
+    if all(isinstance(extent, int) for spec in outputs for extent in spec.shape):
+        zero = {spec.name: np.zeros((), spec.dtype) for spec in outputs}
+        _scores(
+            {spec.name: np.broadcast_to(zero[spec.name], tuple(map(int, spec.shape))) for spec in outputs},
+            labels,
+        )
 
 
 def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:

@@ -76,7 +76,7 @@ def read_samples(
         raise ConfigError("made-up samples beside real ones", remedy=f"Leave {made_up[0][0]} away.")
     files = [] if made_up else [file for text in sources for file in _files(Path(text))]
     if picture and all(_has_arrays(file) for file in files):
-        raise InputError("options for pictures, and no picture", remedy="Leave them away.")
+        raise InputError("options of pictures are given, and no picture", remedy="Leave them away.")
     arrays = [sample for file in files for sample in _read(model, entry, file, picture)]
     if made_up:
         arrays = [random_inputs(entry.inputs, seed) for seed in range(int(made_up[0][1]))]

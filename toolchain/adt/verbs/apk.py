@@ -163,7 +163,7 @@ def apk(request: ApkRequest) -> Apk:
 
     out = request.out
     if out is not None and out.suffix != SUFFIX:
-        raise ConfigError(f"{out} does not end in {SUFFIX}", remedy="Devices install only files that do.")
+        raise ConfigError(f"{out} does not end in {SUFFIX}", remedy=f"Name it so: -o {out.stem}{SUFFIX}")
     described = _described(request)
     measured = protocol_of(request)
     plan = BenchPlan(

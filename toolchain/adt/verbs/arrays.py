@@ -66,15 +66,8 @@ def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[
 def _save(text: str, outputs: Mapping[str, Array]) -> Path:
     import numpy as np
 
-    name, path = _split(text, outputs)
+    name, path = split_output(text, [*outputs])
     suffix = path.suffix.lower()
-    if suffix != ".npz" and not name:
-        if len(outputs) != 1:
-            raise InputError(
-                f"{path} is for one output, and the model gives {', '.join(outputs) or 'none'}",
-                remedy=f"Say which: --output NAME={path}; or write all: --output FILE.npz",
-            )
-        name = next(iter(outputs))
     with disk_errors(f"writing {path}", path), path.open("wb") as file:
         if suffix == ".npz":
             file.write(npz_bytes({name: outputs[name]} if name else outputs))
@@ -86,7 +79,20 @@ def _save(text: str, outputs: Mapping[str, Array]) -> Path:
     return path
 
 
-def _split(text: str, outputs: Mapping[str, Array]) -> tuple[str, Path]:
+def split_output(text: str, outputs: Sequence[str]) -> tuple[str, Path]:
+    """Return the name of the output that ``[NAME=]FILE`` is for, empty for all of *outputs*, and the file."""
+    name, path = _split(text, outputs)
+    if name or path.suffix.lower() == ".npz":
+        return name, path
+    if len(outputs) != 1:
+        raise InputError(
+            f"{path} is for one output, and the model gives {', '.join(outputs) or 'none'}",
+            remedy=f"Say which: --output NAME={path}; or write all: --output FILE.npz",
+        )
+    return outputs[0], path
+
+
+def _split(text: str, outputs: Sequence[str]) -> tuple[str, Path]:
     for name in sorted(outputs, key=len, reverse=True):
         if text.startswith(f"{name}="):
             return name, Path(text[len(name) + 1 :])

@@ -348,6 +348,8 @@ def init(
     ],
 ) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
+    if platform:
+        platform_named(platform)
     typer.echo(f"wrote {write_initial(directory, platform)}")
 
 

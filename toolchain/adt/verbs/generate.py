@@ -17,6 +17,7 @@ from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.integrate.contents import apk_files, app_libraries
+from adt.integrate.names import check_package
 from adt.integrate.output import FileStep, diff, plan, write
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
 from adt.options.request import Request, takes
@@ -54,6 +55,7 @@ class GenerateRequest(Request):
         "--package",
         "--java-package",
         metavar="com.a.b",
+        check=check_package,
     )
     classes: Mapping[str, str] | None = python(
         "Class of a model by its package's name, or by an empty name when there is one model; else it is "

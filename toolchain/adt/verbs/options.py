@@ -7,6 +7,7 @@ keywords of ``adt.compile(...)``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,12 @@ def package_place(out: Path | str) -> None:
     check_output(out, directory=out.is_dir() or out.suffix != ".tar")
 
 
+def check_affinity(text: str) -> None:
+    """Raise ConfigError unless *text* is a name of cores, or numbers of them."""
+    if not re.fullmatch(r"(big|little|all|\d+(-\d+)?(,\d+(-\d+)?)*)?", text):
+        raise ConfigError(f"--affinity {text!r} names no CPUs", remedy="Give big, little, all or 0,4-7.")
+
+
 def output(doc: str, *flags: str) -> Any:
     """Make the option of a file to write; it is checked before the work."""
     return option(doc, *flags, default=None, metavar="FILE", check=check_output)
@@ -153,7 +160,9 @@ INPUTS = option(
     parse=load_npz,
 )
 THREADS = option("Number of CPU threads.", default=None, least=1)
-AFFINITY = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
+AFFINITY = option(
+    "CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS", check=check_affinity
+)
 PROTOCOL = option(
     "Protocol of the measurement, for the numbers that are not given.",
     default="default",

@@ -86,6 +86,7 @@ def profile(request: ProfileRequest) -> Profile:
 
     _check(request)
     package = load_package(request.package)
+    package.manifest.entry(request.entry)
     limits = Limits(request.peak_gflops, request.peak_gbps)
     if request.via == RPC:
         from adt.verbs.remote import RemoteRequest, connect

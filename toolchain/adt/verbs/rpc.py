@@ -161,6 +161,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
     from adt.verbs.device import device_of
 
     settings = request.settings.rpc
+    ports = settings.ports.chosen(request.port, request.port_end)
     device = device_of(request.settings.device)
     report = store.deploy(
         device, choose_bundle(device.facts.platforms, request.bundle, device=device, server=True), None
@@ -172,7 +173,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
         key=request.key or settings.key,
         tracker_address=request.tracker,
         use_tracker=request.use_tracker,
-        ports=settings.ports.chosen(request.port, request.port_end),
+        ports=ports,
         tracker_ports=settings.tracker_ports,
     )
 

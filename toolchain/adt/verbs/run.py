@@ -13,7 +13,15 @@ from adt.host.document import aligned, document_of, form
 from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
-from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_options, save_outputs, table
+from adt.verbs.arrays import (
+    PictureFlags,
+    check_outputs,
+    described,
+    picture_options,
+    save_outputs,
+    split_output,
+    table,
+)
 from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
 
 if TYPE_CHECKING:
@@ -152,7 +160,7 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
     from adt.package.manifest import check_inputs, taken_inputs
 
     if request.picture is not None and not request.images:
-        raise InputError("options for pictures, and no picture", remedy="Add --image FILE.")
+        raise dependent("options of pictures", "--image FILE")
     if request.inputs is None and not request.files and not request.images:
         return None
     from adt.package.inputs.files import InputArray, read_inputs
@@ -212,9 +220,15 @@ def run_command(
 ) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     from adt.device.place import RtvmOptions
-    from adt.package.classes import TOP, rank, read_labels
+    from adt.package.classes import TOP, check_scores, rank, read_labels
+    from adt.package.package import load_package
 
     names = read_labels(labels) if labels else ()
+    specs = load_package(request.package).manifest.entry(request.entry).outputs
+    for text in outputs or ():
+        split_output(text, [spec.name for spec in specs])
+    if names or top or softmax is not None:
+        check_scores(specs, names)
     options = RtvmOptions(
         threads=threads,
         affinity=affinity,

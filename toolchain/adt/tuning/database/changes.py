@@ -337,7 +337,7 @@ def _local(archive: Path, into: Path, sha256: str) -> tuple[Path, str]:
         command = shlex.join(("adt", "db", "merge", str(archive), "--into", str(into)))
         raise PackageError(f"{archive} is a directory", remedy=f"A database is added with: {command}")
     if not archive.is_file():
-        raise PackageError(f"there is no {archive}", remedy="Give the file that `adt db publish` wrote.")
+        raise PackageError(f"there is no file {archive}", remedy="Give the file that `adt db publish` wrote.")
     if sha256:
         check_digest(sha256)
     with disk_errors(f"reading {archive}", archive, written=False):
