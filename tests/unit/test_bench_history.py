@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import adt
 from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
@@ -259,14 +258,6 @@ def test_wrong_outputs_and_emulated_devices_have_no_speed_to_compare() -> None:
     assert verdicts(*emulated) == ["no-speed", "no-speed"]
     shown = page_data(history.report(emulated))["series"][0]
     assert shown["emulated"] and all(point["ms"] is None and "p50" not in point for point in shown["points"])
-
-
-@pytest.mark.parametrize(
-    ("threshold", "against"), [(0, "best"), (-1, "best"), (float("nan"), "best"), (5, "worst")]
-)
-def test_what_a_report_cannot_do(threshold: float, against: str) -> None:
-    with pytest.raises(ConfigError):
-        adt.report(threshold=threshold, against=against)
 
 
 def test_the_page_about_it_names_what_there_is() -> None:

@@ -5,7 +5,6 @@ import statistics as stdlib
 import numpy as np
 import pytest
 
-from adt.errors import ConfigError
 from adt.measure.bench import sentence, shorter
 from adt.measure.record import PROTOCOLS, protocol_named
 from adt.measure.statistics import (
@@ -18,7 +17,6 @@ from adt.measure.statistics import (
     summarise,
     time_line,
 )
-from adt.verbs.bench import AbRequest
 
 
 def at(times: np.ndarray) -> np.ndarray:
@@ -158,22 +156,6 @@ def test_protocols() -> None:
     assert protocol_named("default", runs=50).key == "default", "nothing was changed"
     other = protocol_named("mlperf", seconds=1.5, warmup_runs=0)
     assert other.key == "mlperf (warmup_runs=0, seconds=1.5)" and other.runs == 1024
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "said"),
-    [
-        ("mlpref", {}, "Did you mean 'mlperf'"),
-        ("default", {"runs": 0}, "--runs: 0"),
-        ("default", {"seconds": -1.0}, "--seconds: -1"),
-        ("default", {"seconds": float("nan")}, "--seconds: nan"),
-        ("default", {"warmup_ms": float("inf")}, "--warmup-ms: inf"),
-        ("quick", {"rounds": 5}, "--rounds: 5"),
-    ],
-)
-def test_a_protocol_that_cannot_be(name: str, changes: dict[str, float], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        AbRequest("a", "b", protocol=name, **changes)
 
 
 def test_the_turns_of_a_comparison_share_the_protocol() -> None:

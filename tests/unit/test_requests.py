@@ -141,7 +141,7 @@ def test_each_place_of_a_setting_arrives(
     monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", text)
     from_environment = CompileRequest("m.onnx")
     assert getattr(from_environment, keyword) == value and from_environment.named(keyword) is None
-    monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", "3" if value == 1 else "other")
+    monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", "3" if value == 1 else "on")
     said = CompileRequest("m.onnx", **{keyword: value})
     assert getattr(said, keyword) == said.named(keyword) == value
     assert getattr(getattr(said.settings, section), name) == value
@@ -365,6 +365,11 @@ def test_each_output_is_checked_before_the_work(tmp_path: Path) -> None:
         for place in ("/proc/x.npz", f"{tmp_path}/file/x.npz"):
             with pytest.raises((DiskError, InputError)):
                 about.checked([place] if about.name == "outputs" else place)
+    (tmp_path / "x.tar").touch()
+    options_of(CompileRequest)["out"].checked(tmp_path / "x.tar")
+    options_of(CompileRequest)["out"].checked(f"{tmp_path}/new/pkg")
+    with pytest.raises(DiskError, match="is a file, and a directory is to be written"):
+        options_of(CompileRequest)["out"].checked(tmp_path / "file")
 
 
 def test_a_wrong_choice_is_seen_before_what_is_missing() -> None:

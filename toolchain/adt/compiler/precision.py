@@ -24,7 +24,6 @@ log = logging.getLogger("adt.compile")
 
 LITTLE = 1_500_000_000
 """Multiplications up to which ``auto`` measures: half a minute, or less, of one core."""
-ACCURACY = ("auto", "on", "off")
 
 
 def convert_precision(
@@ -110,10 +109,6 @@ def _samples(
 
 def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]) -> bool:
     """Return True if the accuracy is to be measured."""
-    if settings.accuracy not in ACCURACY:
-        raise ConfigError(
-            f"compile.accuracy is {settings.accuracy!r}", remedy=f"Choose one of: {', '.join(ACCURACY)}."
-        )
     if settings.accuracy != "auto" or files:
         return settings.accuracy != "off"
     count = policy.multiplications(imported.module)

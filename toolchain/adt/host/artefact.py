@@ -30,11 +30,8 @@ def kind_of(path: Path) -> str:
     if path.is_dir():
         kinds = (kind for mark, kind in MARKS.items() if os.path.lexists(path / mark))
         return next(kinds, "directory of something else")
-    if not path.exists():
-        return ""
-    if path.suffix == ".tar":
-        return PACKAGE
-    return MODEL if path.suffix.lower() in MODELS else "file of something else"
+    suffixes = dict.fromkeys(MODELS, MODEL) | {".tar": PACKAGE}
+    return suffixes.get(path.suffix.lower(), "file of something else") if path.exists() else ""
 
 
 def not_a(wanted: str, path: Path, error: type[AdtError] = PackageError) -> AdtError:

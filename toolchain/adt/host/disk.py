@@ -141,22 +141,18 @@ def check_output(place: str | Path, *, directory: bool = False) -> None:
     """Raise DiskError unless a file, or a *directory*, can be written to *place*; for before the work."""
     import tempfile
 
-    path = Path(place)
+    path = Path(place).absolute()
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if nearest == path and nearest.is_dir() != directory and path.suffix != ".tar":  # a package is either
+        kinds = ("a directory, and a file", "a file, and a directory")
+        raise DiskError(f"{place} is {kinds[directory]} is to be written", remedy="Name another place.")
     try:
-        nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-        if nearest == path.absolute() and nearest.is_dir() != directory:
-            kinds = ("a directory", "a file")
-            raise DiskError(
-                f"{path} is {kinds[directory]}, and {kinds[not directory]} is to be written",
-                remedy=f"Name another place than {path}.",
-            )
-        if nearest != path.absolute() or directory:
-            with tempfile.TemporaryFile(dir=nearest):
-                pass
-        elif not os.access(nearest, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if nearest != path or nearest.is_dir():
+            tempfile.TemporaryFile(dir=nearest).close()
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, str(path))
     except OSError as error:
-        written = _Place(f"writing {path}", path, "", True, None)
+        written = _Place(f"writing {place}", path, "", True, None)
         raise written.error(error.errno or errno.EACCES, str(nearest)) from error
 
 

@@ -25,7 +25,7 @@ from adt.host.npz import DamagedNpz, read_npz
 from adt.measure import roundings
 from adt.numerics import Array
 from adt.options.sections import Settings
-from adt.package.manifest import check_outputs
+from adt.package.manifest import check_arrays
 from adt.package.package import ModelPackage
 
 _REFUSED = "refuses the inputs"
@@ -124,7 +124,8 @@ def read_outputs(path: Path, package: ModelPackage) -> dict[str, Array]:
             f"the reference {path} is not an .npz file of plain arrays: {error}",
             remedy="Write it with numpy.savez(path, output_name=array), or name a runtime: --reference auto.",
         ) from error
-    check_outputs(package.manifest.name, package.manifest.entry(), path, outputs)
+    name, specs = package.manifest.name, package.manifest.entry().outputs
+    check_arrays("output", f"{name} gives", specs, f"{path} has", outputs)
     return outputs
 
 

@@ -166,7 +166,7 @@ class Option:
             self.key = self.key or f"{section}.{name}"
 
 
-def option(doc: str | Option, *flags: str, **about: Any) -> Any:
+def option(doc: str | Option, /, *flags: str, **about: Any) -> Any:
     """Make a field that is an option, see :class:`Option`: a new one, or a shared one with changes."""
     return replace(doc, **about) if isinstance(doc, Option) else Option(doc, flags, **about)
 

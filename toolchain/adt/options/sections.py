@@ -15,6 +15,8 @@ from adt.options.option import Directory, Flag, Number, Options, Real, Shapes, S
 
 FEWEST_ROUNDS = 6
 """Below, not even the smallest and the largest of the rounds are 95 % apart."""
+ON_OFF = ("auto", "on", "off")
+PORT = option("", least=1, most=MOST_PORT)
 MOST_DECIBELS = 1000.0
 MOST_SECONDS = 1e6
 """Longest time limit; system calls count milliseconds in 31 bits."""
@@ -195,6 +197,7 @@ class CompileSettings(Options, section="compile"):
         "``off``, or ``auto`` (for models that do not take long).",
         "--accuracy/--no-accuracy",
         default="auto",
+        choices=ON_OFF,
         cli=bool,
         help="Compare half precision with float32 on this machine, for mod.json; else where that is quick.",
     )
@@ -204,6 +207,7 @@ class CompileSettings(Options, section="compile"):
         "same schedules) or ``off``.",
         "--check/--no-check",
         default="auto",
+        choices=ON_OFF,
         cli=bool,
         help="Compare operators with the model's runtime, OpenCL kernels with the CPU; else where possible.",
     )
@@ -280,19 +284,14 @@ class RpcSettings(Options, section="rpc"):
     key: Text = option(
         "What clients ask the tracker for; empty: ``android``, or the device's platform.", default=""
     )
-    tracker_port: Number = option("First port that the tracker tries.", default=9190, least=1, most=MOST_PORT)
-    tracker_port_end: Number = option(
-        "Last port that the tracker tries.", default=9199, least=1, most=MOST_PORT
-    )
+    tracker_port: Number = option(PORT, doc="First port that the tracker tries.", default=9190)
+    tracker_port_end: Number = option(PORT, doc="Last port that the tracker tries.", default=9199)
     port: Number = option(
-        "First port that a server tries; it is the same on this machine and on the device.",
+        PORT,
+        doc="First port that a server tries; it is the same on this machine and on the device.",
         default=9090,
-        least=1,
-        most=MOST_PORT,
     )
-    port_end: Number = option(
-        "Last port that a server tries; each server needs one.", default=9189, least=1, most=MOST_PORT
-    )
+    port_end: Number = option(PORT, doc="Last port that a server tries; each server needs one.", default=9189)
 
     @property
     def tracker_ports(self) -> PortRange:

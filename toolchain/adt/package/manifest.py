@@ -363,19 +363,15 @@ def _array(name: str, value: Any, spec: TensorSpec | None) -> Array:
 
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes."""
-    _check_arrays("input", f"{model} takes", entry.inputs, "given:", inputs)
+    check_arrays("input", f"{model} takes", entry.inputs, "given:", inputs)
     for spec in entry.inputs:
         _check_values(spec, inputs[spec.name])
 
 
-def check_outputs(model: str, entry: Entry, file: Path, outputs: Mapping[str, Array]) -> None:
-    """Check that the *outputs* in *file* are those of *entry*, by name, of its shapes and dtypes."""
-    _check_arrays("output", f"{model} gives", entry.outputs, f"{file} has", outputs)
-
-
-def _check_arrays(
+def check_arrays(
     role: str, model: str, specs: Sequence[TensorSpec], source: str, arrays: Mapping[str, Array]
 ) -> None:
+    """Check *arrays*, of a *source* such as "FILE has", against what a model such as "NAME takes"."""
     if {spec.name for spec in specs} != set(arrays):
         names = ", ".join(spec.name for spec in specs) or f"no {role}s"
         raise InputError(

@@ -13,7 +13,7 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
 from adt.errors import MismatchError, dependent
-from adt.host.disk import check_output
+from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
 from adt.host.isolated import begin
 from adt.options.option import (
@@ -34,7 +34,7 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
 from adt.verbs.default_platform import with_platform
-from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST, package_place
+from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -76,7 +76,7 @@ class CompileRequest(Request):
         "--out",
         "-o",
         default=None,
-        check=package_place,
+        check=check_directory,
         metavar="PATH",
     )
     accuracy_inputs: Paths = option(

@@ -80,12 +80,6 @@ def load_npz(path: Path) -> Arrays:
     return named_arrays(path)
 
 
-def package_place(out: Path | str) -> None:
-    """Raise DiskError unless a package, a directory or .tar, can be written to *out*."""
-    out = Path(out)
-    check_output(out, directory=out.is_dir() or out.suffix != ".tar")
-
-
 def check_affinity(text: str) -> None:
     """Raise ConfigError unless *text* is a name of cores, or numbers of them."""
     if not re.fullmatch(r"(big|little|all|\d+(-\d+)?(,\d+(-\d+)?)*)?", text):

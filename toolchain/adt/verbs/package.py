@@ -17,7 +17,7 @@ from adt.host.document import FLAT, in_document
 from adt.options.option import option
 from adt.options.request import resolve_settings
 from adt.options.sections import BuildSettings
-from adt.verbs.options import ELF_BUNDLE, PACKAGE, package_place
+from adt.verbs.options import ELF_BUNDLE, PACKAGE
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -167,7 +167,7 @@ def merge_command(
     params: Annotated[Path, option("Part with mod.params, or that file.", kw_only=False)],
     out: Annotated[
         Path,
-        option("Directory of the package, or x.tar.", "--out", "-o", metavar="PATH", check=package_place),
+        option("Directory of the package, or x.tar.", "--out", "-o", metavar="PATH", check=check_directory),
     ],
 ) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""

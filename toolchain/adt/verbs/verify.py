@@ -35,7 +35,7 @@ def call_span(text: str) -> tuple[int, int]:
     """Parse ``A:B``, two numbers."""
     numbers = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", text)
     if not numbers or int(numbers[1]) >= int(numbers[2]):
-        raise ConfigError(f"--calls {text[:80]!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
+        raise ConfigError(f"--calls {text[:80]!r} are none", remedy="Give two numbers: 10:20 is 10 to 19.")
     return int(numbers[1]), int(numbers[2])
 
 

@@ -106,10 +106,10 @@ def _named(name: str, platform: Platform, triple: str) -> CpuChoice:
     cores, arm = llvm.cores(triple), llvm.cores(PLATFORMS["linux-aarch64"].llvm_triple(0))
     fitting = {*cores, *(soc.name for soc in SOCS if soc.code in cores), NATIVE}
     near = difflib.get_close_matches(lower, fitting | {*arm}, n=1)
-    chips = "a system on chip (snapdragon-865, rk3588; docs/targets.md lists them), or only features: "
     raise ConfigError(
         f"no processor {name!r} for {platform.name} is known.{did_you_mean(lower, fitting & {*near})}",
-        remedy=f"Name a core as LLVM does (cortex-a76), {chips}--cpu +dotprod,+fp16"
+        remedy="Name a core as LLVM does (cortex-a76), a system on chip (snapdragon-865, rk3588; "
+        "docs/targets.md lists them), or only features: --cpu +dotprod,+fp16"
         if platform.machine == "AARCH64"
         else "Leave --cpu away, or name the platform of that processor with --for.",
     )

@@ -163,7 +163,6 @@ Cell = Callable[[KernelTotal], str]
 
 def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
     """Return a row for each kernel, sorted by *sort*; empty: by time, or arithmetic without times."""
-    check_sort(sort)
     if profile.emulated and sort and sort not in UNTIMED:
         raise ConfigError(
             f"the kernels cannot be sorted by {sort}: the times are an emulator's",
@@ -177,12 +176,6 @@ def folded(profile: Profile) -> Profile:
     calls = [replace(call, name=VM) if call.device == "vm" else call for call in profile.calls]
     limits = Limits(profile.peak_gflops, profile.peak_gbps)
     return replace(profile, kernels=kernel_totals(calls, limits, emulated=profile.emulated))
-
-
-def check_sort(sort: str) -> None:
-    """Raise ConfigError for an order that is none of :data:`SORTS`."""
-    if sort and sort not in SORTS:
-        raise ConfigError(f"there is no order {sort!r}", remedy=f"Choose of: {', '.join(SORTS)}.")
 
 
 def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list[str]:

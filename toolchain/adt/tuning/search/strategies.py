@@ -35,7 +35,6 @@ from adt.tuning.records import BASELINE, Record
 log = logging.getLogger("adt.tune")
 
 EVOLUTIONARY, RANDOM, REPLAY = "evolutionary", "random", "replay"
-STRATEGIES = (EVOLUTIONARY, RANDOM, REPLAY)
 """``evolutionary``: the fastest schedules so far are varied, and the cost model picks of the many;
 ``random``: decisions are drawn anew each time; ``replay``: nothing but what was found for the same kernels
 on other devices is measured here."""
@@ -44,9 +43,9 @@ on other devices is measured here."""
 @dataclass(frozen=True)
 class SearchOptions:
     strategy: str = EVOLUTIONARY
-    """One of :data:`STRATEGIES`."""
+    """As in ``tune.tuner``."""
     cost_model: str = "auto"
-    """One of :data:`adt.tuning.search.strategies.MODELS`."""
+    """As in ``tune.cost_model``."""
     seed: int = 0
     """Seed of the search: the same one, with the same records and results, gives the same candidates, with
     one thread."""
@@ -187,13 +186,12 @@ def select_for_learning(records: Sequence[Record], most: int) -> list[Record]:
     return best + [rest[index * len(rest) // count] for index in range(count)]
 
 
-MODELS = ("auto", "xgb", "none")
 WARM_UP = 64
 """Measurements, of all kernels together, before the trees are asked."""
 
 
 def cost_model(name: str, *, seed: int, threads: int) -> RandomModel:
-    """Make the model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
+    """Make the model *name*; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
     if name == "none" or (name == "auto" and not _is_installed()):
         return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
