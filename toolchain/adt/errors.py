@@ -65,9 +65,7 @@ def exclusive(ones: str, others: str, why: str = "") -> ConfigError:
 
 def dependent(ones: str, others: str) -> ConfigError:
     """Return the error for options that need others, each side as "--a" or "--a or --b"."""
-    return ConfigError(
-        f"{ones} can be given only with {others}", remedy=f"Add {others}, or leave {ones} away."
-    )
+    return ConfigError(f"{ones} can be given only with {others}", remedy=f"Add {others}, or drop {ones}.")
 
 
 class ToolNotFound(AdtError):

@@ -12,10 +12,10 @@ PACKAGE, BUNDLE, MODEL, DATABASE = "package", "bundle", "model", "tuning databas
 MARKS = {"mod.json": PACKAGE, "bundle.json": BUNDLE, "records.sqlite": DATABASE}
 """Kind of a directory by the file that it has."""
 MODELS = (".onnx", ".tflite", ".lite", ".pt2", ".keras", ".h5", ".hdf5", ".relax")
-"""Suffixes of models."""
 REMEDIES = {
     (PACKAGE, MODEL): "Compile it, and name the package: adt compile {path} -o {stem}-pkg",
     (PACKAGE, ""): "`adt compile MODEL -o {path}` makes one; check the path.",
+    (DATABASE, ""): "`adt tune MODEL --db {path}` makes one; check the path.",
     (MODEL, PACKAGE): "It is compiled already: adt run {path}",
     PACKAGE: "Name a directory or .tar that `adt compile MODEL` wrote.",
     BUNDLE: "`adt bundles` lists those that are there; adt build-target --for PLATFORM builds one.",

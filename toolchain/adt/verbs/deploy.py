@@ -385,6 +385,8 @@ def open_place(package: ModelPackage, request: Request, named: Path | None, meas
         if package.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(bundle, package), package, bundle)
+    if named is not None:
+        package_bundle(package, named)  # a bundle that does not fit is refused without a device
     device = device_of(request.settings.device)
     bundle = package_bundle(package, named, device=device)
     deployed = deploy_to(device, package, bundle)
