@@ -221,8 +221,8 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
     ("given", "error", "said"),
     [
         ({"db": None}, ConfigError, "no directory for the records"),
-        ({"trials": -1}, ConfigError, "tune.trials = -1"),
-        ({"timeout": 0.0}, ConfigError, "no time to wait"),
+        ({"trials": -1}, ConfigError, "--trials: -1"),
+        ({"timeout": 0.0}, ConfigError, "--timeout: 0.0"),
         ({"key": "k", "serials": ["s"]}, ConfigError, "a tracker chooses the devices"),
         ({"tuner": "guess"}, ConfigError, "guess"),
         ({"cost_model": "crystal"}, ConfigError, "crystal"),
