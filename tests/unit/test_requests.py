@@ -209,7 +209,7 @@ def test_mistakes_in_keywords() -> None:
         adt.compile("m.onnx", opt_level="much")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^target = True is not of type str"):
         adt.compile("m.onnx", target=True)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^compile\(\): shapes = 5 is not a list$"):
+    with pytest.raises(ConfigError, match=r"^shapes = 5 is not of type list of str"):
         adt.compile("m.onnx", shapes=5)  # type: ignore[arg-type]
 
 

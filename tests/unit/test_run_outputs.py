@@ -5,13 +5,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from adt.device.place import RtvmOptions
+from adt.device.place import Opened, RtvmOptions
 from adt.errors import ConfigError, InputError, RunError
 from adt.package.classes import check_scores, rank, read_labels
 from adt.package.manifest import TensorSpec
@@ -215,7 +214,7 @@ def test_an_emulated_device_runs_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("adt.verbs.deploy.open_place", lambda *_: SimpleNamespace(place=Emulated()))
+    monkeypatch.setattr("adt.verbs.deploy.open_place", lambda made, *_, **__: Opened(Emulated(), made, None))
     caplog.set_level("INFO", "adt")
     with pytest.raises(RunError, match=re.escape(said)):
         verb(package(tmp_path), **options)

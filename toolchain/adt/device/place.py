@@ -135,7 +135,7 @@ class RtvmOptions:
         """Flags that only rtvm knows: none for one plain run, which every runtime of TVM can do."""
         names = [name for name, value in vars(RtvmOptions()).items() if getattr(self, name) != value]
         anywhere = ("entry", "device", "seed", "fill_mode")
-        return ", ".join(f"--{name.replace('_', '-')}" for name in names if name not in anywhere)
+        return " and ".join(f"--{name.replace('_', '-')}" for name in names if name not in anywhere)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -443,6 +443,6 @@ class Opened:
 
     def run(self, options: RtvmOptions, inputs: Given | None, *, timeout: Seconds) -> RtvmRun:
         """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
-        entry = self.package.manifest.entry(options.entry)
-        arrays = None if inputs is None else taken_inputs(entry, inputs)
-        return self.place.run(options, arrays, timeout=timeout)
+        if inputs is not None:
+            inputs = taken_inputs(self.package.manifest.entry(options.entry), inputs)
+        return self.place.run(options, inputs, timeout=timeout)
