@@ -134,22 +134,22 @@ class App:
 
     def do(self, *words: str) -> list[str]:
         """Send callbacks; what the stand-in told of them."""
-        told: list[str] = []
+        lines: list[str] = []
         assert self.process.stdin and self.process.stdout
         for word in words:
             self.process.stdin.write(word + "\n")
             self.process.stdin.flush()
             while (line := self.process.stdout.readline().strip()) != "ok":
                 assert line, f"the process ended after {word}:\n{self.log}"
-                told.append(line)
-        return told
+                lines.append(line)
+        return lines
 
     def document(self, name: str = "small") -> dict[str, Any]:
         """Return the document in the file *name*, once it is there."""
         file = self.results / f"{name}.json"
         self.wait(file.is_file, f"{file.name} is written")
-        found: dict[str, Any] = json.loads(file.read_text())
-        return found
+        document: dict[str, Any] = json.loads(file.read_text())
+        return document
 
     def take_error(self) -> dict[str, Any]:
         """Return the document about an error and remove it, for the next one."""
@@ -157,12 +157,12 @@ class App:
         (self.results / "error.json").unlink()
         return error
 
-    def wait(self, done: Any, what: str) -> None:
+    def wait(self, done: Any, event: str) -> None:
         for _ in range(1200):
             if done():
                 return
             time.sleep(0.05)
-        pytest.fail(f"waited a minute until {what}; the log:\n{self.log}")
+        pytest.fail(f"waited a minute until {event}; the log:\n{self.log}")
 
     def wait_for_model(self) -> None:
         """Wait until the model's library is loaded: the measurement is under way."""
@@ -195,11 +195,11 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
 
 @pytest.fixture
 def app(parts: Parts, tmp_path: Path) -> Iterator[App]:
-    made = App(parts, tmp_path)
-    yield made
-    if hasattr(made, "process"):
-        made.process.kill()
-        made.process.communicate()
+    application = App(parts, tmp_path)
+    yield application
+    if hasattr(application, "process"):
+        application.process.kill()
+        application.process.communicate()
 
 
 def test_the_bundle_has_it_for_applications_alone(parts: Parts) -> None:
@@ -223,7 +223,7 @@ def test_it_measures_and_leaves_a_document(app: App) -> None:
     assert app.do("input") == ["finished 2 of 3"], "an input method took the third"
     assert not app.results.exists(), "nothing is measured before the activity is in the foreground"
     app.do("resume")
-    found = app.document()
+    document = app.document()
     mod_json = app.parts.package / "mod.json"
     expected = {
         "schema": "adt.app-bench",
@@ -235,14 +235,14 @@ def test_it_measures_and_leaves_a_document(app: App) -> None:
         "warmup_runs": 2,
         "program_cache": "off",
     }
-    assert {key: found[key] for key in expected} == expected
-    assert found["machine"] == {
+    assert {key: document[key] for key in expected} == expected
+    assert document["machine"] == {
         "model": "Stand-in", "soc": "Nobody N1", "android_release": "14", "api_level": 34, "abi": ABI,
     }  # fmt: skip
-    assert found["device"]["kind"] == "cpu"
-    assert len(found["run_ms"]) == len(found["start_ms"]) == 5
-    assert found["start_ms"] == sorted(found["start_ms"])
-    assert app_bench.read(app.results / "small.json").subject.package == found["package"]
+    assert document["device"]["kind"] == "cpu"
+    assert len(document["run_ms"]) == len(document["start_ms"]) == 5
+    assert document["start_ms"] == sorted(document["start_ms"])
+    assert app_bench.read(app.results / "small.json").subject.package == document["package"]
     app.wait(lambda: GREEN in app.do("redraw"), "the window is green")
     assert app.do("window-gone", "redraw", "pause", "destroy") == []
     assert '"schema": "adt.app-bench"' in app.log and "adt: small: media/adt-bench/small.json" in app.log
@@ -303,22 +303,22 @@ def test_extras_of_the_intent_change_the_plan(app: App) -> None:
     app.pack(replace(PLAN, models=(other, *PLAN.models)))
     app.start()
     app.do("model=small", "runs=7", "warmup_runs=4", "seed=3", "affinity=all", "create", "resume")
-    found = app.document()
-    assert (len(found["run_ms"]), found["warmup_runs"], found["seed"]) == (7, 4, 3)
-    assert (found["threads"], found["affinity"]) == (1, "all")
+    document = app.document()
+    assert (len(document["run_ms"]), document["warmup_runs"], document["seed"]) == (7, 4, 3)
+    assert (document["threads"], document["affinity"]) == (1, "all")
     assert not (app.results / "other.json").exists()
 
 
 def test_extras_that_cannot_be_are_an_error(app: App) -> None:
     app.pack()
     app.start()
-    for extras, what in (
+    for extras, reason in (
         (["runs=-1"], "the extra runs is less than 0"),
         (["runs=5", "model=absent"], "there is no model absent, only small"),
     ):
         app.do(*extras, "create", "resume")
         error = app.take_error()
-        assert error["what"] == what
+        assert error["what"] == reason
         assert "am start" in error["remedy"]
         app.do("pause", "destroy")
 
@@ -342,9 +342,9 @@ def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> 
     app.start()
     app.do("create", "window", "resume")
     assert app.document()["schema"] == "adt.app-bench"
-    found = app.document("broken")
-    assert found["schema"] == "adt.app-bench-error" and found["model"] == "broken"
-    assert "mod.params" in found["what"] and found["remedy"]
+    document = app.document("broken")
+    assert document["schema"] == "adt.app-bench-error" and document["model"] == "broken"
+    assert "mod.params" in document["what"] and document["remedy"]
     assert not (app.results / "old.json").exists()
     app.wait(lambda: RED in app.do("redraw"), "the window is red")
 
@@ -352,7 +352,7 @@ def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> 
 def test_an_application_without_its_parts_says_so(app: App) -> None:
     app.pack()
     app.start()
-    for path, text, what in (
+    for path, text, reason in (
         (f"adt/small/{ABI}/mod.json", None, f"assets/adt/small/{ABI}/mod.json: No such file"),
         ("adt/bench.json", None, "assets/adt/bench.json: No such file"),
         ("adt/bench.json", b'{"schema": "adt.app-bench-plan"}', "assets/adt/bench.json: schema_version"),
@@ -365,8 +365,8 @@ def test_an_application_without_its_parts_says_so(app: App) -> None:
             app.asset(path, text)
         assert app.do("create", "window", "resume")[-1] == RED
         error = app.take_error()
-        assert what in error["what"] and "adt apk" in error["remedy"]
-        assert what in app.log
+        assert reason in error["what"] and "adt apk" in error["remedy"]
+        assert reason in app.log
         app.do("window-gone", "pause", "destroy")
 
 
@@ -395,9 +395,9 @@ def served(app: App) -> Iterator[Served]:
     app.start()
     tracker_port = tracker.address.rpartition(":")[2]
     app.do("key=phone", f"port={port}", f"tracker_port={tracker_port}", "create", "window", "resume")
-    made = Served(app, tracker.address, port)
-    app.wait(made.registered, "the tracker knows it")
-    yield made
+    application = Served(app, tracker.address, port)
+    app.wait(application.registered, "the tracker knows it")
+    yield application
     adt.tracker_stop()
 
 

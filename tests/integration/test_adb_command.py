@@ -87,10 +87,10 @@ def test_which_of_several_devices(connected: str, adb_rack: Rack, monkeypatch: p
         done = adt(*echo)
         assert done.returncode == AmbiguousDevice.exit_code and connected in done.stderr
         assert adt("adb", "devices").returncode == 0
-        said = {serial: adt("adb", "--serial", serial, *echo[1:]).stdout for serial in (connected, other)}
-        assert said[connected] != said[other]
+        outputs = {serial: adt("adb", "--serial", serial, *echo[1:]).stdout for serial in (connected, other)}
+        assert outputs[connected] != outputs[other]
         monkeypatch.setenv("ANDROID_SERIAL", other)
-        assert adt(*echo).stdout == said[other]
+        assert adt(*echo).stdout == outputs[other]
     finally:
         adb_rack.stop("other")
 

@@ -33,8 +33,8 @@ def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
 
 
 def test_devices_are_listed_and_described(phone: Device) -> None:
-    (found,) = probe.overview(seconds=5)
-    assert (found.serial, found.state, found.abis) == (phone.serial, "device", (NATIVE.name,))
+    (device,) = probe.overview(seconds=5)
+    assert (device.serial, device.state, device.abis) == (phone.serial, "device", (NATIVE.name,))
     assert "shell_v2" in phone.features
     assert selection.select().serial == phone.serial
 

@@ -74,14 +74,14 @@ def parts(workdir: Path) -> Parts:
 
 
 @pytest.fixture(scope="module")
-def made(parts: Parts, workdir: Path) -> dict[str, Any]:
+def apk_document(parts: Parts, workdir: Path) -> dict[str, Any]:
     """Return the document that `adt apk` prints about the APK it wrote."""
     return invoke_json(*parts.words(workdir / "vision.apk"))
 
 
-def test_an_apk_is_signed_aligned_and_would_load(made: dict[str, Any], parts: Parts) -> None:
-    apk = Path(made["path"])
-    assert made["signatures"] == ["v2", "v3"] and made["debug_key"] is True
+def test_an_apk_is_signed_aligned_and_would_load(apk_document: dict[str, Any], parts: Parts) -> None:
+    apk = Path(apk_document["path"])
+    assert apk_document["signatures"] == ["v2", "v3"] and apk_document["debug_key"] is True
     verified = say("apksigner", "verify", "--verbose", "--min-sdk-version", "24", apk)
     assert re.findall(r"using (v\d) scheme .*: true", verified) == ["v2", "v3"]
     say("zipalign", "-c", "-p", "4", apk)  # Debian's knows pages of 4 KB; misplaced() looks for 16 KB
@@ -90,11 +90,11 @@ def test_an_apk_is_signed_aligned_and_would_load(made: dict[str, Any], parts: Pa
         audited = invoke("elf", apk, "--ndk", parts.ndk, *words)
         assert audited.returncode == 0, audited.stdout + audited.stderr
         assert "libadt_activity.so" in audited.stdout
-    assert made["elf"]["arm64-v8a"]["verdict"] == "ok"
+    assert apk_document["elf"]["arm64-v8a"]["verdict"] == "ok"
 
 
-def test_the_manifest_says_what_it_should(made: dict[str, Any]) -> None:
-    apk = made["path"]
+def test_the_manifest_says_what_it_should(apk_document: dict[str, Any]) -> None:
+    apk = apk_document["path"]
     badging = say("aapt", "dump", "badging", apk)
     for line in (
         f"package: name='{APP}' versionCode='1'",
@@ -112,13 +112,13 @@ def test_the_manifest_says_what_it_should(made: dict[str, Any]) -> None:
     assert re.search(r"android:extractNativeLibs\(\w+\)=\(type 0x12\)0x0$", tree, re.MULTILINE)
 
 
-def test_androids_own_reader_takes_the_class(made: dict[str, Any]) -> None:
-    listing = say("dexdump", "-f", made["path"])  # checks sums, offsets and the map, as ART does
+def test_androids_own_reader_takes_the_class(apk_document: dict[str, Any]) -> None:
+    listing = say("dexdump", "-f", apk_document["path"])  # checks sums, offsets and the map, as ART does
     assert re.findall(r"Class descriptor  : '(.*)'", listing) == ["Ladt/Stub;"]
 
 
-def test_the_apk_carries_the_bundle_and_the_package(made: dict[str, Any], parts: Parts) -> None:
-    with zipfile.ZipFile(made["path"]) as archive:
+def test_the_apk_carries_the_bundle_and_the_package(apk_document: dict[str, Any], parts: Parts) -> None:
+    with zipfile.ZipFile(apk_document["path"]) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     for library in parts.bundle.glob("lib/*.so"):
         assert contents.pop(f"lib/arm64-v8a/{library.name}") == library.read_bytes()
@@ -151,12 +151,14 @@ def test_two_abis_share_one_copy_of_the_parameters(parts: Parts, tmp_path: Path)
         api.apk(packages, bundles=bundles, ndk=parts.ndk, java_package=APP, out=tmp_path / again)
     assert (tmp_path / "one.apk").read_bytes() == (tmp_path / "two.apk").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.apk") as archive:
-        found = {one.filename: one.file_size for one in archive.infolist() if "adt/magika/" in one.filename}
+        sizes = {
+            info.filename: info.file_size for info in archive.infolist() if "adt/magika/" in info.filename
+        }
         plan = json.loads(archive.read(BENCH_PLAN))
-    assert {name: found[name] for name in found if not name.endswith("json")} == {
+    assert {name: sizes[name] for name in sizes if not name.endswith("json")} == {
         "assets/adt/magika/mod.params": size
     }
-    assert {name for name in found if name.endswith("json")} == {
+    assert {name for name in sizes if name.endswith("json")} == {
         f"assets/adt/magika/{abi}/mod.json" for abi in ("arm64-v8a", "x86_64")
     }
     assert [model["shared_params"] for model in plan["models"]] == [True]
@@ -168,20 +170,20 @@ def make_sdk(root: Path) -> None:
     tools.mkdir(parents=True)
     platform.mkdir(parents=True)
     for name in ("aapt2", "apksigner"):
-        found = shutil.which(name)
-        assert found
-        (tools / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program
+        (tools / name).symlink_to(program)
     (platform / "android.jar").symlink_to(DEBIAN_FRAMEWORK)
 
 
 def test_an_sdk_makes_the_same_apk(
-    made: dict[str, Any], parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    apk_document: dict[str, Any], parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_sdk(tmp_path / "sdk")
     monkeypatch.setenv("ANDROID_HOME", str(tmp_path / "sdk"))
     again = invoke_json(*parts.words(tmp_path / "again.apk"))
     assert "build-tools 35.0.0, android-35" in again["tools"]
-    assert (tmp_path / "again.apk").read_bytes() == Path(made["path"]).read_bytes()
+    assert (tmp_path / "again.apk").read_bytes() == Path(apk_document["path"]).read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["sdk", "again.apk"]  # nothing temporary stays
 
 
@@ -209,10 +211,10 @@ def test_a_users_key_signs_and_its_password_stays_unseen(
 
 def test_a_library_that_would_not_load_is_refused(parts: Parts, tmp_path: Path) -> None:
     """Write nothing without libtvm_ffi.so, which the bundle's activity needs."""
-    found = load_bundle(parts.bundle)
+    bundle = load_bundle(parts.bundle)
     shutil.copytree(parts.bundle, tmp_path / "bundle")
-    files = {name: facts for name, facts in found.manifest.files.items() if "tvm_ffi" not in name}
-    manifest.write(replace(found.manifest, files=files), tmp_path / "bundle/bundle.json")
+    files = {name: facts for name, facts in bundle.manifest.files.items() if "tvm_ffi" not in name}
+    manifest.write(replace(bundle.manifest, files=files), tmp_path / "bundle/bundle.json")
     lacking = Parts(parts.package, tmp_path / "bundle", parts.ndk)
     done = invoke(*lacking.words(tmp_path / "a.apk"))
     assert done.returncode == BuildError.exit_code
@@ -258,8 +260,8 @@ def test_ctrl_c_leaves_nothing_behind(parts: Parts, tmp_path: Path) -> None:
     with subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: started.is_file() and bool(started.read_text()), "apksigner starts")
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=120)
-    assert running.returncode == 130 and "interrupted" in said
+        _, output = running.communicate(timeout=120)
+    assert running.returncode == 130 and "interrupted" in output
     assert not Path(f"/proc/{started.read_text().strip()}").exists()
     assert list(place.iterdir()) == []
 
@@ -377,7 +379,7 @@ def test_an_apk_for_another_machine_is_not_sent(phone: Phone, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("told", "kind", "what", "remedy"),
+    ("answers", "kind", "message", "remedy"),
     [
         (
             {"cannot": "Error type 3\nError: Activity class {x} does not exist.\n"},
@@ -394,14 +396,14 @@ def test_an_app_that_does_not_measure_is_explained(
     phone: Phone,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    told: dict[str, str],
+    answers: dict[str, str],
     kind: type[AdtError],
-    what: str,
+    message: str,
     remedy: str,
 ) -> None:
-    phone.tell(**told)
+    phone.tell(**answers)
     monkeypatch.setattr("adt.device.app.STARTING_SECONDS", 2)
-    with pytest.raises(kind, match=what) as caught:
+    with pytest.raises(kind, match=message) as caught:
         run_app(
             phone.device,
             APP,

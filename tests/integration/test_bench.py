@@ -66,8 +66,8 @@ def test_there_are_figures_and_they_agree(first: dict[str, Any]) -> None:
     assert first["speed"]["start"]["load_ms"] > 0 and first["speed"]["start"]["first_run_ms"] > 0
     assert first["speed"]["peak_kb"] > first["speed"]["before_load_kb"] > 0
     assert first["speed"]["cold_start"] is None, "nothing is compiled at run time"
-    with np.load(first["file"]) as kept:
-        runs, starts = kept["run_ms"], kept["start_ms"]
+    with np.load(first["file"]) as arrays:
+        runs, starts = arrays["run_ms"], arrays["start_ms"]
     assert len(runs) == len(starts) == times["count"] and (np.diff(starts) > 0).all()
     assert times["p50_ms"] == pytest.approx(float(np.median(runs)))
     total = float(starts[-1] - starts[0]) / 1000
@@ -83,9 +83,9 @@ def test_what_ran_is_in_the_record(first: dict[str, Any], on_cpu: Path, own_stor
     assert (energy["joules_per_run"] is None) == bool(energy["reason"])
     path = Path(first["record"])
     assert path.parent == own_store
-    kept = next(record for record in history.load() if record.id == first["id"])
-    assert kept.subject.package == "small" and kept.label == "one"
-    assert kept.speed is not None and kept.speed.times.p50_ms == first["speed"]["times"]["p50_ms"]
+    record = next(record for record in history.load() if record.id == first["id"])
+    assert record.subject.package == "small" and record.label == "one"
+    assert record.speed is not None and record.speed.times.p50_ms == first["speed"]["times"]["p50_ms"]
 
 
 def test_on_the_terminal(on_cpu: Path, own_store: Path) -> None:
@@ -93,8 +93,8 @@ def test_on_the_terminal(on_cpu: Path, own_store: Path) -> None:
     words = ("--protocol", "quick", "--runs", 40, "--end-to-end", "--threads", 1)
     done = adt("bench", on_cpu, *words, "--no-record", "--no-verify", "--cool-down", "0s")
     assert done.returncode == 0, done.stderr
-    for said in ("this machine", "says nothing about a phone", "latency", "runs per second", "(--no-verify)"):
-        assert said in done.stdout
+    for text in ("this machine", "says nothing about a phone", "latency", "runs per second", "(--no-verify)"):
+        assert text in done.stdout
     assert "quick (runs=40), end to end, 1 threads; copying in, running, copying out" in done.stdout
     assert len(list(own_store.iterdir())) == before and "kept" not in done.stdout
 
@@ -143,7 +143,7 @@ def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         ((), 3, "one package is measured, or two are compared"),
         (("PKG", "--ab", "PKG", "PKG"), 3, "one package is measured, or two are compared"),
@@ -152,9 +152,9 @@ def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
         (("PKG", "--cool-down", "45F"), 3, "neither a temperature nor a time"),
     ],
 )
-def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, message: str) -> None:
     done = invoke("bench", *(str(on_cpu) if word == "PKG" else word for word in words))
-    assert done.returncode == code and said in done.stderr and "remedy:" in done.stderr
+    assert done.returncode == code and message in done.stderr and "remedy:" in done.stderr
 
 
 def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_nothing_emulated_has_a_speed(virtual: tuple[str, Path], tmp_path: Path)
     assert document["emulated"] and document["speed"] is None and document["correct"] is True
     assert "emulated" in document["no_speed"] and not document["samples"]
     assert not (tmp_path / "times.npz").exists()
-    kept = json.loads(Path(document["record"]).read_text())
-    assert kept["speed"] is None and kept["machine"]["emulated"]
+    record = json.loads(Path(document["record"]).read_text())
+    assert record["speed"] is None and record["machine"]["emulated"]
     (series,) = adt_json("report", "--device", serial)["series"]
     assert series["emulated"] and {point["verdict"] for point in series["points"]} == {"no-speed"}
     refused = adt("bench", package, "--serial", serial, "--no-verify")

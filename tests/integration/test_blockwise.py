@@ -60,9 +60,9 @@ def assert_like_onnxruntime(
     random = np.random.default_rng(3)
     inputs = {x.name: random.uniform(-1, 1, x.shape).astype(np.float32) for x in session.get_inputs()}
     outputs = run(package.path, inputs).values()
-    for name, want, have in zip(names, session.run(None, inputs), outputs, strict=True):
-        assert have.shape == want.shape and np.abs(want).max() > 0.1, name
-        assert np.abs(have - want).max() <= 2e-5 * np.abs(want).max(), name
+    for name, expected, have in zip(names, session.run(None, inputs), outputs, strict=True):
+        assert have.shape == expected.shape and np.abs(expected).max() > 0.1, name
+        assert np.abs(have - expected).max() <= 2e-5 * np.abs(expected).max(), name
 
 
 @pytest.mark.parametrize(("cpu", "part"), matrix(["x86-64", "haswell", "skylake-avx512"], range(3)))

@@ -96,7 +96,7 @@ def test_the_expressions_of_kernels_are_bounded(
     )
     session = onnxruntime.InferenceSession(str(path))
     random = np.random.default_rng(0)
-    inputs = {given.name: random.random(SHAPE, np.float32) for given in session.get_inputs()}
+    inputs = {spec.name: random.random(SHAPE, np.float32) for spec in session.get_inputs()}
     (expected,) = session.run(None, inputs)
     arguments = [tvm.runtime.tensor(array) for array in (*inputs.values(), *prepared.params.values())]
     result = relax.VirtualMachine(built, tvm.cpu())["main"](*arguments)

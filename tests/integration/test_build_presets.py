@@ -53,13 +53,13 @@ def verify(
     """Compile *model* for *platform* and compare the run by the bundle's rtvm with onnxruntime."""
     work.mkdir(exist_ok=True)
     adt_json("compile", model, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
-    given = random_inputs(load_package(work / "pkg").manifest.entry().inputs, 1)
-    np.savez(work / "in.npz", **given)
+    inputs = random_inputs(load_package(work / "pkg").manifest.entry().inputs, 1)
+    np.savez(work / "in.npz", **inputs)
     files = ["--model", work / "pkg", "--input", work / "in.npz", "--output", work / "out.npz"]
     run_program(*prefix, bundle / "bin/rtvm", *files)
-    with np.load(work / "out.npz") as got:
-        for name, wanted in run_reference(model, given).items():
-            assert np.abs(got[name] - wanted).max() <= 1e-5
+    with np.load(work / "out.npz") as outputs:
+        for name, expected in run_reference(model, inputs).items():
+            assert np.abs(outputs[name] - expected).max() <= 1e-5
 
 
 def configure(
@@ -92,10 +92,10 @@ def test_plain_cmake_gives_the_same_files(tmp_path: Path) -> None:
     """Build in another directory by another driver: every file of the bundle has the same sha256."""
     bundle = load_bundle(Path(build("linux-armhf")["path"]))
     source = adt_json("source")["path"]
-    out, made = tmp_path / "out", tmp_path / "build"
-    configure("linux-armhf", made, f"-DADT_TVM_SOURCE={source}")
-    run_program(cmake().path, "--build", made)
-    run_program(cmake().path, "--install", made, "--strip", "--component", "adt", "--prefix", out)
+    out, build_directory = tmp_path / "out", tmp_path / "build"
+    configure("linux-armhf", build_directory, f"-DADT_TVM_SOURCE={source}")
+    run_program(cmake().path, "--build", build_directory)
+    run_program(cmake().path, "--install", build_directory, "--strip", "--component", "adt", "--prefix", out)
     files = {p.relative_to(out).as_posix(): p for p in out.rglob("*") if p.is_file()}
     digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
     assert digests == {name: facts.sha256 for name, facts in bundle.manifest.files.items()}
@@ -121,14 +121,14 @@ def test_a_cpu_variant_has_no_opencl(preset: str, prefix: list[str], tmp_path: P
 def test_debug_keeps_its_symbols_apart(tmp_path: Path) -> None:
     bundle = load_bundle(Path(build("host-cpu", "--build-type", "Debug")["path"]))
     facts = bundle.manifest
-    wanted = {f"symbols/{Path(name).name}.debug" for name in facts.files}
-    assert set(facts.symbols) == wanted
+    expected = {f"symbols/{Path(name).name}.debug" for name in facts.files}
+    assert set(facts.symbols) == expected
     assert not set(facts.symbols) & set(facts.files), "what is deployed has no symbols"
     for name in facts.files:
         assert not read_elf(bundle.file(name)).debug_info
         words = ["readelf", "--string-dump=.gnu_debuglink", str(bundle.file(name))]
-        said = subprocess.run(words, capture_output=True, check=True).stdout  # a checksum is no text
-        assert f"{Path(name).name}.debug".encode() in said
+        output = subprocess.run(words, capture_output=True, check=True).stdout  # a checksum is no text
+        assert f"{Path(name).name}.debug".encode() in output
     listed = program_output("nm", "-D", "--defined-only", bundle.file("lib/libtvm_ffi.so"))
     address = next(line.split()[0] for line in listed.splitlines() if line.endswith(" TVMFFIFunctionCall"))
     symbols = bundle.file("symbols/libtvm_ffi.so.debug")
@@ -148,8 +148,8 @@ def test_further_android_abis_through_the_standin(abi: str, machine: str, page: 
     for name in bundle.manifest.files:
         assert read_elf(bundle.file(name)).page_alignment >= page
     out = tmp_path / "pkg"
-    made = adt_json("compile", MAGIKA, "--for", f"android-{abi}", "--ndk", ndk, "-o", out)
-    assert made["package"]["target"]["machine"] == machine
+    document = adt_json("compile", MAGIKA, "--for", f"android-{abi}", "--ndk", ndk, "-o", out)
+    assert document["package"]["target"]["machine"] == machine
     library = read_elf(out / "mod.so")
     assert library.page_alignment >= page and not any("tvm" in name for name in library.needed)
     if abi == "x86_64":  # the stand-in's x86_64 is this machine's
@@ -194,7 +194,7 @@ def test_a_linked_opencl_is_needed_from_the_start(tmp_path: Path) -> None:
 def check_syntax(build: Path, sources: str) -> None:
     """Compile what matches *sources*, as the configured *build* would, without an object file."""
     database = json.loads(program_output(ninja().path, "-C", build, "-t", "compdb"))
-    units = [one for one in database if re.search(sources, one["file"]) and one["output"].endswith(".o")]
+    units = [unit for unit in database if re.search(sources, unit["file"]) and unit["output"].endswith(".o")]
     assert units
     for unit in units:
         words = [*shlex.split(unit["command"]), "-fsyntax-only"]
@@ -207,10 +207,10 @@ def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out
 ) -> None:
     """Simulate an NDK without a static C++ library by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
-    given = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
-    given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
-    given += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
-    done = configure("android-arm64-v8a", tmp_path / "build", *(f"-D{text}" for text in given))
+    definitions = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
+    definitions += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
+    definitions += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
+    done = configure("android-arm64-v8a", tmp_path / "build", *(f"-D{text}" for text in definitions))
     assert "without it adt_probe" in done.stderr, done.stderr
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
     assert info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
@@ -266,5 +266,5 @@ def test_presets_lists_what_can_be_built() -> None:
     assert listed["linux-aarch64"]["buildable"] and listed["host-cpu"]["buildable"]
     assert not listed["host-cpu"]["opencl"] and listed["host-cpu"]["variables"]["USE_OPENCL"] == "OFF"
     assert not listed["android-arm64-v8a"]["buildable"]
-    said = run_adt("presets").stdout
-    assert "no Android NDK was found" in said
+    output = run_adt("presets").stdout
+    assert "no Android NDK was found" in output

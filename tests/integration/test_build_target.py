@@ -286,15 +286,15 @@ def test_a_failing_compiler_shows_command_code_and_tail(tmp_path: Path) -> None:
 
 def processes_with(text: str) -> list[str]:
     """Return the command lines of running processes that contain *text*."""
-    found = []
+    lines = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if text in line and str(os.getpid()) != directory.name:
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path) -> None:

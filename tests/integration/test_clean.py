@@ -57,8 +57,8 @@ def test_old_deployments_go_and_what_is_left_is_whole(phone: Device, tmp_path: P
     report = clean(phone, keep=1, user="tester")
     assert set(report.removed) == set(planned.removed) == {f"toy.{d.digest}" for d in (first, second)}
     assert set(report.kept) == {f"toy.{third.digest}", f"other.{other.digest}"}
-    gone = before - set(entries(phone, f"{BASE}/store"))
-    assert len(gone) == report.files == 4, "two mod.params and two mod.json"
+    removed = before - set(entries(phone, f"{BASE}/store"))
+    assert len(removed) == report.files == 4, "two mod.params and two mod.json"
     assert whole(phone, third) and whole(phone, other)
     assert put(phone, tmp_path, 3).sent_bytes == 0
     assert clean(phone, keep=1, user="tester").removed == ()
@@ -194,7 +194,7 @@ def test_deploys_and_cleans_at_once_leave_only_whole_deployments(phone: Device, 
 
 
 def test_leftovers_and_damage_go(phone: Device, tmp_path: Path) -> None:
-    kept = put(phone, tmp_path, 1).deployment
+    deployment = put(phone, tmp_path, 1).deployment
     phone.script(
         'cd "$1" && mkdir -p tmp/999999-adtdead/store runs/999998-adtdead deployments/0123456789abcdef01234567 '
         "&& echo { >deployments/stale.json && touch tmp/999999-adtdead/store/x",
@@ -203,7 +203,7 @@ def test_leftovers_and_damage_go(phone: Device, tmp_path: Path) -> None:
     assert len(remains(phone)) == 3
     report = clean(phone, keep=5, user="tester")
     assert (report.leftovers, report.removed) == (2, ("stale",))
-    assert remains(phone) == [] and whole(phone, kept)
+    assert remains(phone) == [] and whole(phone, deployment)
 
 
 def test_the_verb(phone: Device, tmp_path: Path) -> None:

@@ -55,11 +55,11 @@ def test_calls_of_both_are_listed_and_memory_is(document: dict[str, Any]) -> Non
     assert fused["offload"] is None and library["offload"]["shares"] == [
         {"library": "xnnpack", "ops": 31, "subgraphs": 1}
     ]
-    where = {
+    devices = {
         name: [call["device"] for call in document[name]["profile"]["calls"]] for name in ("fused", "library")
     }
-    assert "library" not in where["fused"] and where["library"].count("library") == 1
-    assert where["fused"].count("cpu") > where["library"].count("cpu") == 1
+    assert "library" not in devices["fused"] and devices["library"].count("library") == 1
+    assert devices["fused"].count("cpu") > devices["library"].count("cpu") == 1
     layers = [call["name"] for call in document["layers"]["calls"] if call["device"] == "library"]
     assert sum(name.endswith("_conv2d") for name in layers) == 8 and len(layers) == 15
     assert fused["planned_bytes"] > library["planned_bytes"] > 0 and library["grown_kb"] > 0

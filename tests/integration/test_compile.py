@@ -65,9 +65,9 @@ def test_a_linker_knows_packages_apart(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_rtvm_runs_it_natively(model: Path, host_package: Path) -> None:
-    given = {"bytes": np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)}
-    (expected,) = run(onnx.load(model), given).values()
-    assert np.abs(outputs_of(host_package, given)["target_label"] - expected).max() <= 1e-5
+    inputs = {"bytes": np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)}
+    (expected,) = run(onnx.load(model), inputs).values()
+    assert np.abs(outputs_of(host_package, inputs)["target_label"] - expected).max() <= 1e-5
 
 
 @pytest.mark.parametrize("alignment", [32, 64])
@@ -175,7 +175,7 @@ def test_an_operator_is_blamed_for_its_own_failure_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "message"),
     [
         ("y:1,4", "no input 'y'"),
         ("x:1", "does not fit"),
@@ -184,9 +184,9 @@ def test_an_operator_is_blamed_for_its_own_failure_alone() -> None:
         ("x:1,0", "does not fit"),
     ],
 )
-def test_wrong_shapes(tmp_path: Path, shape: str, said: str) -> None:
+def test_wrong_shapes(tmp_path: Path, shape: str, message: str) -> None:
     model = small_model(tmp_path / "m.onnx", dims=("n", 4))
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         api.compile(model, platform="host", shapes=[shape], out=tmp_path / "pkg")
 
 
@@ -220,8 +220,8 @@ def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Pat
     path = write(graph, tmp_path / "split.onnx")
     package = adt_json("compile", path, "--for", "host", "-o", tmp_path / "pkg")["package"]
     assert package["entries"][0]["params"] == ["w"]
-    given = {"x": np.arange(60, dtype=np.float32).reshape(1, 60)}
-    assert np.array_equal(outputs_of(tmp_path / "pkg", given)["y"], run(graph, given)["y"])
+    inputs = {"x": np.arange(60, dtype=np.float32).reshape(1, 60)}
+    assert np.array_equal(outputs_of(tmp_path / "pkg", inputs)["y"], run(graph, inputs)["y"])
 
 
 @pytest.mark.parametrize("target", ["cpu", "opencl"])

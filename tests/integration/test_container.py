@@ -14,17 +14,17 @@ from support.dockerfile import ROOT, instructions
 @pytest.mark.nightly
 def test_the_steps_run_on_a_fresh_debian_and_the_hosts_adb_server_is_used(rack: Rack) -> None:
     device = rack.start("phone")
-    said = dict(instructions())
+    arguments = dict(instructions())
     steps = [text for name, text in instructions() if name == "RUN"]
     script = "\n".join(
         [
             "set -e",
             *steps,
-            f"export {said['ENV']}",
+            f"export {arguments['ENV']}",
             f"ADB_SERVER_SOCKET=tcp:{server_port()} adt devices --json >&3",
         ]
     )
-    suite = said["FROM"].split(":")[1]
+    suite = arguments["FROM"].split(":")[1]
     done = subprocess.run(
         ["scripts/clean_debian.sh", "--as", "root", suite, "bash", "-c", f"{{ {script}\n}} 3>&1 >&2"],
         cwd=ROOT,

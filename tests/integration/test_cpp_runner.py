@@ -117,8 +117,8 @@ def test_our_code_compiles_without_a_warning(built: Built) -> None:
         return done.stderr if done.returncode else ""
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(commands, pool.map(warnings, commands.values()), strict=True))
-    assert {output: text for output, text in found.items() if text} == {}
+        texts = dict(zip(commands, pool.map(warnings, commands.values()), strict=True))
+    assert {output: text for output, text in texts.items() if text} == {}
 
 
 def test_install_holds_the_bundle_and_nothing_else(built: Built) -> None:
@@ -308,10 +308,10 @@ def test_file_in_file_out(built: Built, mixed: Package, arrays: dict[str, Any], 
     )
     assert done.code == 0, done.err
     assert "host clock" in done.out
-    with np.load(tmp_path / "out.npz") as got:
-        assert list(got) == ["y", "m"]
-        np.testing.assert_allclose(got["y"], np.maximum(arrays["x"] @ WEIGHT, 0), rtol=1e-6, atol=1e-6)
-        assert got["m"].tolist() == (arrays["n"] * 2).tolist()
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert list(outputs) == ["y", "m"]
+        np.testing.assert_allclose(outputs["y"], np.maximum(arrays["x"] @ WEIGHT, 0), rtol=1e-6, atol=1e-6)
+        assert outputs["m"].tolist() == (arrays["n"] * 2).tolist()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npz", "out.npz"]
 
 
@@ -332,9 +332,9 @@ def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp
     assert document["runner"]["alignment"] == 64
     assert "__TVMBackendAllocWorkspace" in document["runner"]["context_symbols"]
     assert document["inputs"][0]["sha256"] == hashlib.sha256(arrays["x"].tobytes()).hexdigest()
-    with np.load(tmp_path / "out.npz") as got:
+    with np.load(tmp_path / "out.npz") as outputs:
         for output in document["outputs"]:
-            array = got[output["name"]]
+            array = outputs[output["name"]]
             assert output["shape"] == list(array.shape)
             assert output["dtype"] == array.dtype.name
             assert output["sha256"] == hashlib.sha256(array.tobytes()).hexdigest()
@@ -343,21 +343,21 @@ def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp
 @pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
 def test_random_inputs_are_pythons(built: Built, echo: Package, seed: int) -> None:
     document = built.run("--model", echo.path, "--seed", str(seed), "--json").json
-    want = random_inputs(echo.manifest.entries[0].inputs, seed)
-    assert [i["name"] for i in document["inputs"]] == list(want)
-    for given in document["inputs"]:
-        array = want[given["name"]]
-        assert given["dtype"] == array.dtype.name
-        assert given["sha256"] == hashlib.sha256(array.tobytes()).hexdigest(), given
+    expected = random_inputs(echo.manifest.entries[0].inputs, seed)
+    assert [i["name"] for i in document["inputs"]] == list(expected)
+    for recorded in document["inputs"]:
+        array = expected[recorded["name"]]
+        assert recorded["dtype"] == array.dtype.name
+        assert recorded["sha256"] == hashlib.sha256(array.tobytes()).hexdigest(), recorded
 
 
 @pytest.mark.parametrize("fill_mode", FILL_MODES[1:])
 def test_other_made_up_inputs_are_pythons(built: Built, echo: Package, fill_mode: str) -> None:
     document = built.run("--model", echo.path, "--fill-mode", fill_mode, "--json").json
-    want = random_inputs(echo.manifest.entries[0].inputs, 0, fill_mode)
+    expected = random_inputs(echo.manifest.entries[0].inputs, 0, fill_mode)
     assert (document["fill_mode"], document["seed"]) == (fill_mode, None)
-    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in want.items()}
-    assert {given["name"]: given["sha256"] for given in document["inputs"]} == digests
+    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in expected.items()}
+    assert {recorded["name"]: recorded["sha256"] for recorded in document["inputs"]} == digests
 
 
 FORMS: dict[str, Callable[[Any], Any]] = {
@@ -372,14 +372,14 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 def test_npz_round_trip(built: Built, echo: Package, tmp_path: Path, form: str) -> None:
     entry = echo.manifest.entries[0]
     inputs = random_inputs(entry.inputs, SEED)
-    given, got_file = tmp_path / "in.npz", tmp_path / "out.npz"
-    np.savez(given, **{name: FORMS[form](array) for name, array in inputs.items()})
-    done = built.run("--model", echo.path, "--input", given, "--output", got_file)
+    in_file, got_file = tmp_path / "in.npz", tmp_path / "out.npz"
+    np.savez(in_file, **{name: FORMS[form](array) for name, array in inputs.items()})
+    done = built.run("--model", echo.path, "--input", in_file, "--output", got_file)
     assert done.code == 0, done.err
-    with np.load(got_file) as got:
-        assert list(got) == [spec.name for spec in entry.outputs]
+    with np.load(got_file) as outputs:
+        assert list(outputs) == [spec.name for spec in entry.outputs]
         for name, array in inputs.items():
-            back = got[name.replace("in_", "out_")]
+            back = outputs[name.replace("in_", "out_")]
             assert back.dtype == array.dtype
             assert back.shape == array.shape
             assert back.tobytes() == array.tobytes(), name
@@ -392,8 +392,8 @@ def test_special_floats_survive(built: Built, echo: Package, tmp_path: Path) -> 
     inputs["in_float64"] = special
     np.savez(tmp_path / "in.npz", **inputs)
     built.run("--model", echo.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
-    with np.load(tmp_path / "out.npz") as got:
-        assert got["out_float64"].tobytes() == special.tobytes()
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert outputs["out_float64"].tobytes() == special.tobytes()
 
 
 def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp_path: Path) -> None:
@@ -401,8 +401,8 @@ def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp
         a = np.arange(length, dtype="float32")
         np.savez(tmp_path / "in.npz", a=a, b=a)
         built.run("--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
-        with np.load(tmp_path / "out.npz") as got:
-            assert got["z"].tolist() == (a + a).tolist()
+        with np.load(tmp_path / "out.npz") as outputs:
+            assert outputs["z"].tolist() == (a + a).tolist()
 
 
 def test_a_thread_takes_what_a_slower_one_has_not_begun(built: Built, tmp_path: Path) -> None:
@@ -886,11 +886,11 @@ def test_bad_input_file(built: Built, mixed: Package, tmp_path: Path, case: str)
 
 def test_archive_made_for_these_tests_is_good(built: Built, symbolic: Package, tmp_path: Path) -> None:
     # So that the cases above fail for what they change, not for how they are made.
-    one = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", bytes(8))
+    content = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", bytes(8))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
-        file.writestr("a.npy", one)
-        file.writestr("b.npy", one)
+        file.writestr("a.npy", content)
+        file.writestr("b.npy", content)
     (tmp_path / "in.npz").write_bytes(buffer.getvalue())
     assert built.run("--model", symbolic.path, "--input", tmp_path / "in.npz").code == 0
 
@@ -916,8 +916,8 @@ def test_archive_written_to_a_pipe(built: Built, symbolic: Package, tmp_path: Pa
         "--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz"
     )
     assert done.code == 0, done.err
-    with np.load(tmp_path / "out.npz") as got:
-        assert got["z"].tolist() == [2, 2]
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert outputs["z"].tolist() == [2, 2]
 
 
 def test_missing_input_file(built: Built, mixed: Package, tmp_path: Path) -> None:

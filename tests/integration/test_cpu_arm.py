@@ -114,8 +114,8 @@ def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
 
     for name, reduce in (("Max", np.max), ("Min", np.min), ("Mean", np.mean)):
         for number, axes in enumerate(AXES):
-            want = reduce(x, tuple(axes), keepdims=bool(number % 2))
-            np.testing.assert_allclose(have[f"{name}{number}"], want, rtol=1e-5, atol=1e-6)
+            expected = reduce(x, tuple(axes), keepdims=bool(number % 2))
+            np.testing.assert_allclose(have[f"{name}{number}"], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("hidden", of_each_run(1, 80, 48, 96))

@@ -401,8 +401,8 @@ def like_onnxruntime(path: Path, cpu: str) -> int:
     tensors = map(tvm.runtime.tensor, feeds.values())
     result = relax.VirtualMachine(built, tvm.cpu())["main"](*tensors, *prepared.params.values())
     results = [result] if hasattr(result, "numpy") else list(result)
-    for have, want in zip(results, session.run(None, feeds), strict=True):
-        np.testing.assert_allclose(have.numpy(), want, rtol=1e-4, atol=5e-6 * np.abs(want).max())
+    for have, expected in zip(results, session.run(None, feeds), strict=True):
+        np.testing.assert_allclose(have.numpy(), expected, rtol=1e-4, atol=5e-6 * np.abs(expected).max())
     recurrences = [kernel for kernel in prepared.plain.values() if is_recurrence(kernel)]
     assert not any(nested_values(scheduled(kernel, Vectors(4, 16))) for kernel in recurrences)
     return len(recurrences)
@@ -484,8 +484,8 @@ def test_extrema_keep_nan_in_one_pass(name: str, keepdims: int, cpu: str, tmp_pa
             x.flat[RANDOM.integers(0, x.size, -(-x.size // spread))] = special
             have = [part.numpy() for part in main(tvm.runtime.tensor(x), *prepared.params.values())]
             along = None if axes is None else tuple(axes)
-            want = [reduce(x, along, keepdims=bool(keepdims)) for reduce in (np.max, np.min)]
-            for mine, right in zip(have, want, strict=True):
+            expected = [reduce(x, along, keepdims=bool(keepdims)) for reduce in (np.max, np.min)]
+            for mine, right in zip(have, expected, strict=True):
                 np.testing.assert_array_equal(mine, right)
 
 
@@ -519,11 +519,11 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
 
     have = y.numpy()
     with np.errstate(all="ignore"):
-        want = exact(x.astype(np.float64))
+        expected = exact(x.astype(np.float64))
     known = slice(1 if name == "tanh" else 0, 4)  # tanh of NaN is a number
-    np.testing.assert_allclose(have[known], want[known])
-    finite = np.isfinite(want)
-    off = np.abs(have - want)[finite] / np.spacing(np.abs(want[finite]).astype(np.float32))
+    np.testing.assert_allclose(have[known], expected[known])
+    finite = np.isfinite(expected)
+    off = np.abs(have - expected)[finite] / np.spacing(np.abs(expected[finite]).astype(np.float32))
     assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"
 
 
@@ -577,8 +577,8 @@ def test_functions_of_functions_are_computed_one_by_one(extent: int) -> None:
     for name in module:
         y = tvm.runtime.empty(x.shape, "float32")
         built[name](tvm.runtime.tensor(x), y)
-        want = reduce(lambda x, name: FUNCTIONS[name](x), name.split("_of_"), x.astype(np.float64))
-        np.testing.assert_allclose(y.numpy(), want, rtol=2e-5, atol=1e-6, err_msg=name)
+        expected = reduce(lambda x, name: FUNCTIONS[name](x), name.split("_of_"), x.astype(np.float64))
+        np.testing.assert_allclose(y.numpy(), expected, rtol=2e-5, atol=1e-6, err_msg=name)
 
 
 def test_functions_of_functions_read_nothing_that_a_condition_keeps_from_them() -> None:

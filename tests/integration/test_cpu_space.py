@@ -85,8 +85,8 @@ def test_the_first_of_a_space_is_the_untuned_kernel_and_records_give_what_was_me
     assert first
     usual = tvm.IRModule({"main": scheduled(function, vectors)})
     assert same(tvm.ir.load_json(first.candidate.module), usual)
-    for what, ways in first.ways.items():
-        other = space.point({what: len(ways) - 1})
+    for decision, ways in first.ways.items():
+        other = space.point({decision: len(ways) - 1})
         if other and len(ways) > 1:
             check_trace(other.candidate.trace)
             again = schedule_by_record(workload(function), other.candidate.trace)
@@ -125,7 +125,7 @@ def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
     expected = computed(function)
     first = space.point({})
     assert first and "llvm.x86.avx2.pmadd.wd" in first.candidate.trace
-    points = [first, *(space.point({what: len(ways) - 1}) for what, ways in first.ways.items())]
+    points = [first, *(space.point({decision: len(ways) - 1}) for decision, ways in first.ways.items())]
     assert len(points) > 2
     for point in filter(None, points):
         check_trace(point.candidate.trace)
@@ -152,8 +152,8 @@ def test_what_is_decided_for_arm_can_be_recorded_and_is_seen_to_be_right(
 
     first = space.point({})
     assert first and f"llvm.aarch64.neon.{instruction}." in first.candidate.trace
-    for what, ways in first.ways.items():
-        point = space.point({what: len(ways) - 1})
+    for decision, ways in first.ways.items():
+        point = space.point({decision: len(ways) - 1})
         assert point
         check_trace(point.candidate.trace)
         again = schedule_by_record(function, point.candidate.trace)
@@ -188,15 +188,16 @@ def test_all_that_may_be_decided_computes_the_same(name: str, other: int) -> Non
     expected = computed(workload(function), tvm.target.Target(PLAIN))
     first = space.point({})
     assert first
-    counts = {what: len(ways) for what, ways in first.ways.items()}
+    counts = {decision: len(ways) for decision, ways in first.ways.items()}
     places = [
-        {what: place}
-        for what, count in counts.items()
+        {decision: place}
+        for decision, count in counts.items()
         for place in range(1, count)
         if (place == other % count if other else place < 10)
     ]
     places += [
-        {what: random.integers(count) for what, count in counts.items()} for _ in range(4 if other else 15)
+        {decision: random.integers(count) for decision, count in counts.items()}
+        for _ in range(4 if other else 15)
     ]
     points = [point for each in places if (point := space.point(each))]
     assert len(points) >= (5 if other else 8)

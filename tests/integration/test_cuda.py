@@ -70,10 +70,10 @@ def test_machine_code_is_for_the_named_architecture_and_nothing_of_cuda_is_linke
     board = adt.compile(model, out=tmp_path / "board", platform="linux-aarch64", target="cuda:jetson-orin")
 
     assert (machine_codes(package), machine_codes(board)) == ([86], [87])
-    for made, machine in ((package, "X86_64"), (board, "AARCH64")):
-        elf = read_elf(made.path / "mod.so")
+    for compiled, machine in ((package, "X86_64"), (board, "AARCH64")):
+        elf = read_elf(compiled.path / "mod.so")
         assert elf.machine == machine and not any("cuda" in name or "nv" in name for name in elf.needed)
-        assert b"__global__" not in (made.path / "mod.so").read_bytes(), "the source is in it"
+        assert b"__global__" not in (compiled.path / "mod.so").read_bytes(), "the source is in it"
     manifest = package.manifest
     assert (manifest.target.name, manifest.target.device) == ("cuda:sm_86", "cuda")
     assert manifest.target.spec["arch"] == "sm_86"
@@ -232,18 +232,18 @@ def test_schedules_are_measured_where_the_driver_is_and_a_package_takes_them(
 ) -> None:
     """Measure on the stand-in, for which every kernel takes as long, so that none beats the untuned one."""
     standin = make_bundle(tmp_path, adt.source().path, host_bundle)
-    given = {"platform": "host", "target": "cuda:sm_86", "db": tmp_path / "records"}
+    options = {"platform": "host", "target": "cuda:sm_86", "db": tmp_path / "records"}
 
-    result = adt.tune(model, **given, bundle=standin.path, trials=2, per_task=True, min_repeat_ms=1)
+    result = adt.tune(model, **options, bundle=standin.path, trials=2, per_task=True, min_repeat_ms=1)
 
     assert result.context is not None and result.context.device == "STAND-IN GPU"
     assert not result.failures and result.done == 2 * len(result.tasks)
     assert {task.baseline_ms for task in result.tasks} == {0.25}
     assert "cuda sm_86" in describe(result.context)
-    package = adt.compile(model, out=tmp_path / "tuned", **given)
+    package = adt.compile(model, out=tmp_path / "tuned", **options)
     report = package.manifest.made.tuning
     assert report is not None and len(report.kept) == len(result.tasks) == package.manifest.total
-    other = adt.compile(model, out=tmp_path / "other", **{**given, "target": "cuda:sm_87"})
+    other = adt.compile(model, out=tmp_path / "other", **{**options, "target": "cuda:sm_87"})
     assert other.manifest.made.tuning is None  # another architecture's records are not these
 
 
@@ -290,9 +290,9 @@ def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
 
 
 def test_what_cuda_adds_to_a_board_compiles(tmp_path: Path) -> None:
-    given = [f"ADT_TVM_SOURCE={adt.source().path}", f"CMAKE_MAKE_PROGRAM={ninja().path}", "ADT_CUDA=ON"]
-    given.append(f"ADT_CUDA_HEADERS={cuda_headers()}")
-    words = [cmake().path, "--preset", "linux-aarch64", "-B", tmp_path, *(f"-D{text}" for text in given)]
+    flags = [f"ADT_TVM_SOURCE={adt.source().path}", f"CMAKE_MAKE_PROGRAM={ninja().path}", "ADT_CUDA=ON"]
+    flags.append(f"ADT_CUDA_HEADERS={cuda_headers()}")
+    words = [cmake().path, "--preset", "linux-aarch64", "-B", tmp_path, *(f"-D{text}" for text in flags)]
     subprocess.run(words, cwd=resource("cmake_presets"), check=True, capture_output=True)
 
     assert json.loads((tmp_path / "adt_build_info.json").read_text())["cuda"]

@@ -171,9 +171,9 @@ def test_a_file_that_changed_since_its_manifest_does_not_count(
     assert entries(phone, f"{BASE}/tmp") == []
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["seen before", "seen while sending"])
+@pytest.mark.parametrize("known_before", [True, False], ids=["seen before", "seen while sending"])
 def test_a_full_device_loses_nothing(
-    native_rack: Rack, tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch
+    native_rack: Rack, tmp_path: Path, known_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = native_rack.start("small", data_size="4m")
     try:
@@ -181,7 +181,7 @@ def test_a_full_device_loses_nothing(
         old = put(device, bundle, package)
         large = make_bundle(tmp_path / "b", {"lib/huge.so": bytes(8 << 20)})
         with pytest.raises(DeviceFull) as caught:
-            if told:
+            if known_before:
                 put(device, large, package)
             else:
                 monkeypatch.setattr(store, "parse_free", lambda _text: None)
@@ -500,9 +500,9 @@ NAMES = st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size
 def test_any_name_that_a_file_can_have_arrives_as_it_is(
     phone: Device, tmp_path: Path, names: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=tmp_path) as made:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as directory:
         odd = {f"odd/{number}/{name}": name.encode() for number, name in enumerate(names)}
-        bundle = make_bundle(Path(made), odd)
+        bundle = make_bundle(Path(directory), odd)
         report = put(phone, bundle, None)
         assert odd.keys() <= {*report.sent_files, *report.reused_files}
         assert wrong_files(phone, report.deployment.directory, report.deployment.manifest) == []
@@ -548,7 +548,7 @@ def test_a_copy_in_an_apps_own_directory(
     assert copy_into_app(phone, report.deployment, payload, "com.example.good").copied
     assert wrong_files(phone, copy.directory, report.deployment.manifest) == []
     assert phone.script('ls -A "$1/.."', copy.directory).out.split() == [report.deployment.digest]
-    for app, said in (("com.example.release", "not debuggable"), ("com.example.none", "no app")):
-        with pytest.raises(ConfigError, match=said):
+    for app, message in (("com.example.release", "not debuggable"), ("com.example.none", "no app")):
+        with pytest.raises(ConfigError, match=message):
             copy_into_app(phone, report.deployment, payload, app)
     soon_nothing(phone)

@@ -37,13 +37,13 @@ def phones(native_rack: Rack) -> Iterator[dict[str, Device]]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, Path]:
+def parts(tmp_path: Path) -> tuple[Path, Path]:
     bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": b"large" * 1_000_000})
     return bundle.path, make_package(tmp_path / "package").path
 
 
-def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
-    bundle, package = made
+def test_all_of_them_get_everything(phones: dict[str, Device], parts: tuple[Path, Path]) -> None:
+    bundle, package = parts
     serials = [device.serial for device in phones.values()]
     events: list[Event] = []
     outcomes = api.deploy_many(package, serials=serials, bundle=bundle, on_event=events.append)
@@ -56,8 +56,8 @@ def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path,
     assert any("%" in event.text and "lib/large.so" in event.text for event in events)
 
 
-def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
-    bundle, package = made
+def test_one_that_fails_stops_no_other(phones: dict[str, Device], parts: tuple[Path, Path]) -> None:
+    bundle, package = parts
     faulty.set_faults("two", ["enospc=100k"])
     done = invoke("deploy", package, "--bundle", bundle, "--all", "--json")
     assert done.returncode == 17, done.stderr
@@ -77,8 +77,8 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
     assert "sent 6 files" in lines[phones["two"].serial]
 
 
-def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
-    bundle, package = made
+def test_the_summary_names_who_failed(phones: dict[str, Device], parts: tuple[Path, Path]) -> None:
+    bundle, package = parts
     named = f"{phones['one'].serial},127.0.0.1:1"
     done = invoke("deploy", package, "--bundle", bundle, "--serial", named)
     assert done.returncode == 13
@@ -96,9 +96,9 @@ def test_nothing_is_done_for_what_is_no_package(phones: dict[str, Device], tmp_p
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_it_leaves_nothing_anywhere(
-    phones: dict[str, Device], made: tuple[Path, Path], sig: signal.Signals
+    phones: dict[str, Device], parts: tuple[Path, Path], sig: signal.Signals
 ) -> None:
-    bundle, package = made
+    bundle, package = parts
     for name in NAMES:
         faulty.set_faults(name, ["bandwidth=400k"])
     running = subprocess.Popen(
@@ -113,15 +113,17 @@ def test_interrupted_it_leaves_nothing_anywhere(
         inside = f"{user_directory()}/tmp".removeprefix("/data/")
         begun = {name: state.home(name).data / inside for name in NAMES}
         wait_for(
-            lambda: all(where.is_dir() and any(where.iterdir()) for where in begun.values()), "all have begun"
+            lambda: all(path.is_dir() and any(path.iterdir()) for path in begun.values()), "all have begun"
         )
         running.send_signal(sig)
-        said = running.communicate(timeout=300)[1]
+        stderr = running.communicate(timeout=300)[1]
     finally:
         running.kill()
         running.wait()
     if sig != signal.SIGKILL:
-        assert running.returncode == 128 + sig and "interrupted" in said and "Traceback" not in said, said
+        assert running.returncode == 128 + sig and "interrupted" in stderr and "Traceback" not in stderr, (
+            stderr
+        )
     for name, device in phones.items():
         faulty.set_faults(name, [])
         soon_nothing(device)

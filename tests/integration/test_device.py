@@ -44,8 +44,8 @@ def test_without_a_device_the_error_says_how_to_get_one(alone: Rack) -> None:
 
 
 def test_the_only_device_is_taken_and_described(phone: Device) -> None:
-    found = selection.listing()
-    assert [(d.serial, d.state, d.transport) for d in found] == [(phone.serial, "device", "tcp")]
+    devices = selection.listing()
+    assert [(d.serial, d.state, d.transport) for d in devices] == [(phone.serial, "device", "tcp")]
     assert selection.select().serial == phone.serial
     assert phone.platform == NATIVE.linux_platform
     assert phone.facts.machine == NATIVE.machine
@@ -316,11 +316,11 @@ def test_the_list_does_not_wait_for_a_device_that_hangs(native_rack: Rack) -> No
     try:
         faulty.set_faults("hung", ["stall-after=0"])
         began = time.monotonic()
-        found = {device.serial: device for device in probe.overview(seconds=8)}
+        devices = {device.serial: device for device in probe.overview(seconds=8)}
         assert time.monotonic() - began < 60, "not a connection's own, longer patience"
-        assert (found[well.serial].problem, found[well.serial].abis) == ("", (NATIVE.name,))
-        assert "virtual" in found[well.serial].model and found[well.serial].virtual
-        assert "longer than 8 s" in found[hung.serial].problem
+        assert (devices[well.serial].problem, devices[well.serial].abis) == ("", (NATIVE.name,))
+        assert "virtual" in devices[well.serial].model and devices[well.serial].virtual
+        assert "longer than 8 s" in devices[hung.serial].problem
         faulty.set_faults("hung", [])
         wait_for(lambda: all(not device.problem for device in probe.overview(seconds=8)), "it answers again")
     finally:

@@ -52,19 +52,19 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("own_cache")
 def test_this_machine_passes_and_each_check_has_all_its_fields_and_its_area() -> None:
     document = doctor()
-    found = document["by_name"]
-    assert found["TVM"]["status"] == found["import tvm"]["status"] == "ok"
+    checks = document["by_name"]
+    assert checks["TVM"]["status"] == checks["import tvm"]["status"] == "ok"
     for tool in ("cmake", "ninja"):
-        assert Path(found[tool]["origin"].partition(",")[0]).is_file()
-    assert found["compiler for linux-aarch64"]["status"] == "ok"
-    assert found["virtual device: arm64 programs"]["status"] == "ok"
-    assert os.environ["ADT_CACHE_DIR"] in found["cache directory"]["found"]
+        assert Path(checks[tool]["origin"].partition(",")[0]).is_file()
+    assert checks["compiler for linux-aarch64"]["status"] == "ok"
+    assert checks["virtual device: arm64 programs"]["status"] == "ok"
+    assert os.environ["ADT_CACHE_DIR"] in checks["cache directory"]["found"]
     assert {check["area"] for check in document["checks"]} == {"host", "ndk", "device", "rpc"}
     for check in document["checks"]:
         assert set(check) == {"area", "name", "status", "found", "origin", "remedy", "fix"}
         assert check["found"] and check["status"] in ("ok", "warning", "failed")
         assert check["remedy"] or check["status"] == "ok", check
-    assert len(found) == len(document["checks"])
+    assert len(checks) == len(document["checks"])
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -102,13 +102,13 @@ def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     words = (sys.executable, "-c", code, old / "python", "doctor", "host", "--json")
     done = try_program(*words, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     assert done.returncode == FAILED, done.stderr
-    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    assert found["cmake"]["status"] == found["ninja"]["status"] == "failed"
-    assert "1.2.3 is too old: 3.26" in found["cmake"]["found"]
-    assert str(old / "cmake") in found["cmake"]["origin"]
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["cmake"]["status"] == checks["ninja"]["status"] == "failed"
+    assert "1.2.3 is too old: 3.26" in checks["cmake"]["found"]
+    assert str(old / "cmake") in checks["cmake"]["origin"]
     # Its Python is no program either: the import of TVM and the trial of namespaces are told, not thrown.
-    assert found["TVM"]["status"] == "failed" or found["import tvm"]["status"] == "failed"
-    assert found["virtual device"]["status"] == "warning"
+    assert checks["TVM"]["status"] == "failed" or checks["import tvm"]["status"] == "failed"
+    assert checks["virtual device"]["status"] == "warning"
 
 
 def test_an_unknown_area() -> None:
@@ -120,17 +120,17 @@ def test_an_unknown_area() -> None:
 def test_ndk_and_a_wrong_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    found = doctor("ndk", "--ndk", empty, code=FAILED)["by_name"]["NDK"]
-    assert "source.properties is missing" in found["found"] and found["remedy"]
+    result = doctor("ndk", "--ndk", empty, code=FAILED)["by_name"]["NDK"]
+    assert "source.properties is missing" in result["found"] and result["remedy"]
     standin = make_standin_ndk(tmp_path / "ndk")
     monkeypatch.setenv("ANDROID_NDK_ROOT", str(empty))
-    found = doctor("ndk", "--ndk", standin)["by_name"]
-    assert "STAND-IN" in found["NDK"]["found"] and found["NDK"]["status"] == "warning"
-    assert "clang version" in found["NDK compiler"]["found"]
-    assert found["NDK of ANDROID_NDK_ROOT"]["status"] == "warning"
+    result = doctor("ndk", "--ndk", standin)["by_name"]
+    assert "STAND-IN" in result["NDK"]["found"] and result["NDK"]["status"] == "warning"
+    assert "clang version" in result["NDK compiler"]["found"]
+    assert result["NDK of ANDROID_NDK_ROOT"]["status"] == "warning"
     monkeypatch.setenv("ADT_BUILD_API_LEVEL", "99")
-    found = doctor("ndk", "--ndk", standin, code=FAILED)["by_name"]
-    assert "21 to 35" in found["API level for android-arm64-v8a"]["found"]
+    result = doctor("ndk", "--ndk", standin, code=FAILED)["by_name"]
+    assert "21 to 35" in result["API level for android-arm64-v8a"]["found"]
 
 
 # --- adb and devices ---------------------------------------------------------
@@ -142,11 +142,13 @@ def kill_server() -> None:
 
 def test_looking_starts_no_server_and_the_fix_does(native_rack: Rack) -> None:
     kill_server()
-    found = doctor("device")["by_name"]
-    assert found["adb server"]["status"] == "warning"
+    checks = doctor("device")["by_name"]
+    assert checks["adb server"]["status"] == "warning"
     assert doctor("device")["by_name"]["adb server"]["status"] == "warning"  # still none
     mended = doctor("device", "--fix", code=FAILED)  # no device: and devices were asked for
-    assert [(one["action"], one["done"]) for one in mended["repairs"]] == [("start-adb-server", True)]
+    assert [(repair["action"], repair["done"]) for repair in mended["repairs"]] == [
+        ("start-adb-server", True)
+    ]
     assert mended["by_name"]["adb server"]["status"] == "ok"
     assert str(adb.find_adb().path) in mended["by_name"]["adb server"]["origin"]
     assert mended["by_name"]["devices"]["status"] == "failed"
@@ -155,9 +157,9 @@ def test_looking_starts_no_server_and_the_fix_does(native_rack: Rack) -> None:
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(silent.getsockname()[1]))
-        found = doctor("device", code=FAILED)["by_name"]["adb server"]
-    assert "longer than" in found["found"]
-    assert f"pid {os.getpid()}" in found["origin"]
+        check = doctor("device", code=FAILED)["by_name"]["adb server"]
+    assert "longer than" in check["found"]
+    assert f"pid {os.getpid()}" in check["origin"]
 
 
 def fake_adb(directory: Path, version: str, protocol: int) -> None:
@@ -174,13 +176,13 @@ def test_another_adb_on_path_that_would_kill_the_server(
     selection.listing()  # a real server
     fake_adb(tmp_path, "28.0.1-1", 39)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    found = doctor("device", code=FAILED)["by_name"]
-    assert found["adb"]["status"] == "ok"  # the newer one is taken
-    assert f"{tmp_path / 'adb'} speaks 39" in found["adb versions"]["found"]
+    result = doctor("device", code=FAILED)["by_name"]
+    assert result["adb"]["status"] == "ok"  # the newer one is taken
+    assert f"{tmp_path / 'adb'} speaks 39" in result["adb versions"]["found"]
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "adb"))
-    found = doctor("device", code=FAILED)["by_name"]
-    assert "too old for `adb pair`" in found["adb"]["found"]
-    assert "ADBUTILS_ADB_PATH" in found["adb"]["origin"]
+    result = doctor("device", code=FAILED)["by_name"]
+    assert "too old for `adb pair`" in result["adb"]["found"]
+    assert "ADBUTILS_ADB_PATH" in result["adb"]["origin"]
 
 
 def test_a_ready_device_its_deployment_its_package_and_its_room(
@@ -193,26 +195,26 @@ def test_a_ready_device_its_deployment_its_package_and_its_room(
         package, bundle = make_package(tmp_path / "package"), make_bundle(tmp_path / "bundle")
         store.deploy(device, bundle, package)
         device.script("d=/data/data/org.pocl.libs/files/lib64; mkdir -p $d && touch $d/libpocl.so")
-        found = doctor("device", "package", "--package", package.path, "--bundle", bundle.path)["by_name"]
-        here = {name.removeprefix(f"{device.serial}: "): check for name, check in found.items()}
-        assert {check["status"] for check in found.values()} == {"ok"}
+        result = doctor("device", "package", "--package", package.path, "--bundle", bundle.path)["by_name"]
+        here = {name.removeprefix(f"{device.serial}: "): check for name, check in result.items()}
+        assert {check["status"] for check in result.values()} == {"ok"}
         assert NATIVE.linux_platform in here["platform"]["found"]
         assert here["page size"]["found"] == "4096 bytes"
         assert here["programs"]["found"].startswith("run from")
         assert "1: toy" in here["deployments"]["found"]
         assert "libpocl.so" in here["OpenCL"]["found"] and "not tried" in here["OpenCL"]["found"]
-        assert found[f"bundle on {device.serial}"]["status"] == "ok"
+        assert result[f"bundle on {device.serial}"]["status"] == "ok"
         left = device.script("ls -a /data/local/tmp").out.split()
         assert not [name for name in left if "doctor" in name]
         (package.path / "mod.params").write_text("other")
-        found = doctor("package", "--package", package.path, "--bundle", bundle.path, code=FAILED)["by_name"]
-        assert found["package"]["status"] == "failed" and found["bundle"]["status"] == "ok"
+        result = doctor("package", "--package", package.path, "--bundle", bundle.path, code=FAILED)["by_name"]
+        assert result["package"]["status"] == "failed" and result["bundle"]["status"] == "ok"
         device.script("head -c 40000000 /dev/zero >/data/local/tmp/fill")
-        found = doctor("device", "--serial", device.serial)["by_name"][f"{device.serial}: free space"]
-        assert found["status"] == "warning" and "adt clean" in found["remedy"]
+        result = doctor("device", "--serial", device.serial)["by_name"][f"{device.serial}: free space"]
+        assert result["status"] == "warning" and "adt clean" in result["remedy"]
         device.script("head -c 85000000 /dev/zero >>/data/local/tmp/fill")
-        found = doctor("device", code=FAILED)["by_name"][f"{device.serial}: free space"]
-        assert found["status"] == "failed"
+        result = doctor("device", code=FAILED)["by_name"][f"{device.serial}: free space"]
+        assert result["status"] == "failed"
     finally:
         native_rack.stop_all()
 
@@ -222,12 +224,12 @@ def test_an_unauthorized_device(native_rack: Rack) -> None:
     try:
         with pytest.raises(NoDevice):
             selection.connect(info.serial)
-        found = doctor("device", "--serial", info.serial, code=FAILED)["by_name"][f"device {info.serial}"]
-        assert "unauthorized" in found["found"] and "Allow USB debugging" in found["remedy"]
+        result = doctor("device", "--serial", info.serial, code=FAILED)["by_name"][f"device {info.serial}"]
+        assert "unauthorized" in result["found"] and "Allow USB debugging" in result["remedy"]
         ready = native_rack.start("good")
-        found = doctor("device")["by_name"]  # it is passed over for the one that works
-        assert found[f"device {info.serial}"]["status"] == "warning"
-        assert found[f"{ready.serial}: programs"]["status"] == "ok"
+        result = doctor("device")["by_name"]  # it is passed over for the one that works
+        assert result[f"device {info.serial}"]["status"] == "warning"
+        assert result[f"{ready.serial}: programs"]["status"] == "ok"
     finally:
         native_rack.stop_all()
 
@@ -244,20 +246,20 @@ def test_an_offline_device(native_rack: Rack) -> None:
     try:
         offline = (info.serial, "offline")
         wait_for(lambda: offline in {(d.serial, d.state) for d in selection.listing()}, "it is offline")
-        found: dict[str, Any] = {}
+        check: dict[str, Any] = {}
         repair: dict[str, Any] = {}
 
-        def told() -> bool:  # what adb calls it changes by the second
-            found.update(doctor("device", code=FAILED)["by_name"].get(f"device {info.serial}", {}))
-            return "offline" in found.get("found", "")
+        def is_offline() -> bool:  # what adb calls it changes by the second
+            check.update(doctor("device", code=FAILED)["by_name"].get(f"device {info.serial}", {}))
+            return "offline" in check.get("found", "")
 
         def tried() -> bool:
-            for one in json.loads(invoke("doctor", "device", "--fix", "--json").stdout)["repairs"]:
-                repair.update(one if one["action"] == "reconnect-offline-devices" else {})
+            for entry in json.loads(invoke("doctor", "device", "--fix", "--json").stdout)["repairs"]:
+                repair.update(entry if entry["action"] == "reconnect-offline-devices" else {})
             return bool(repair)
 
-        wait_for(told, "the doctor sees that it is offline")
-        assert f"adt adb -s {info.serial} -- reconnect" in found["remedy"]
+        wait_for(is_offline, "the doctor sees that it is offline")
+        assert f"adt adb -s {info.serial} -- reconnect" in check["remedy"]
         wait_for(tried, "the doctor tries to reconnect it")
         assert not repair["done"] and info.serial in repair["said"]  # this one never comes back
     finally:
@@ -271,10 +273,10 @@ def test_a_virtual_device_that_adb_lost_is_connected_again(native_rack: Rack) ->
     try:
         kill_server()
         selection.listing()
-        found = doctor("device")["by_name"]["virtual device lost"]
-        assert found["status"] == "warning" and found["remedy"] == f"adb connect {device.serial}"
+        check = doctor("device")["by_name"]["virtual device lost"]
+        assert check["status"] == "warning" and check["remedy"] == f"adb connect {device.serial}"
         mended = doctor("device", "--fix")
-        assert [one["action"] for one in mended["repairs"]] == ["connect-device"]
+        assert [repair["action"] for repair in mended["repairs"]] == ["connect-device"]
         assert mended["by_name"][f"{device.serial}: programs"]["status"] == "ok"
     finally:
         native_rack.stop_all()
@@ -299,8 +301,8 @@ def test_the_fix_mends_this_machine(
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sh", "qemu-aarch64-static", "dpkg-deb", "g++", "git", "env"):
-        if where := real_program(name):
-            (tools / name).symlink_to(where)
+        if program := real_program(name):
+            (tools / name).symlink_to(program)
     apt = tools / "apt-get"
     compiler = tools / "aarch64-linux-gnu-g++"
     real = real_program("aarch64-linux-gnu-g++")
@@ -308,12 +310,12 @@ def test_the_fix_mends_this_machine(
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))
 
-    found = doctor("host")["by_name"]
-    assert "dead" in found["virtual device: records"]["found"] and record.exists()
-    assert found["bundle host-0"]["status"] == "warning"
-    assert "3 bytes instead of 3000" in found["bundle host-0"]["found"]
+    checks = doctor("host")["by_name"]
+    assert "dead" in checks["virtual device: records"]["found"] and record.exists()
+    assert checks["bundle host-0"]["status"] == "warning"
+    assert "3 bytes instead of 3000" in checks["bundle host-0"]["found"]
     missing = {"action": "install-debian-packages", "arguments": ["g++-aarch64-linux-gnu"]}
-    assert found["compiler for linux-aarch64"]["fix"] == missing
+    assert checks["compiler for linux-aarch64"]["fix"] == missing
 
     mended = doctor("host", "--fix")
     repairs = {repair["action"]: repair for repair in mended["repairs"]}
@@ -363,5 +365,5 @@ def test_rpc_ports() -> None:
         for port in range(9190, 9200):
             with contextlib.suppress(OSError):  # taken by somebody else: as good
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
-        found = doctor("rpc", code=FAILED)["by_name"]["ports"]
-    assert found["status"] == "failed" and f"pid {os.getpid()}" in found["found"]
+        check = doctor("rpc", code=FAILED)["by_name"]["ports"]
+    assert check["status"] == "failed" and f"pid {os.getpid()}" in check["found"]

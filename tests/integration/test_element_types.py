@@ -57,9 +57,9 @@ def check(proto: onnx.ModelProto, inputs: dict[str, Any], path: Path, *, by_nump
     """Compare with onnxruntime, or with ONNX's reference where that has no kernel."""
     write(proto, path)
     runner = ReferenceEvaluator(proto) if by_numpy else onnxruntime.InferenceSession(str(path))
-    wanted = runner.run(None, inputs)
-    got = run_imported(import_model(path, {}), inputs)
-    for value, reference in zip(got.values(), wanted, strict=True):
+    expected = runner.run(None, inputs)
+    outputs = run_imported(import_model(path, {}), inputs)
+    for value, reference in zip(outputs.values(), expected, strict=True):
         np.testing.assert_array_equal(value, reference, strict=True)
 
 
@@ -123,12 +123,12 @@ def test_running_sums_of_booleans(dtype: str | None, way: tuple[str, bool]) -> N
         tvm.compile(with_kernels_of_their_types(builder.get()), tvm.target.Target({"kind": "llvm"})),
         tvm.cpu(),
     )
-    wanted = getattr(np, scan)(x, 1, "int64")
+    expected = getattr(np, scan)(x, 1, "int64")
     if exclusive:
         first = np.full((3, 1), int(scan == "cumprod"))
-        wanted = np.concatenate([first, wanted[:, :-1]], 1)
+        expected = np.concatenate([first, expected[:, :-1]], 1)
     np.testing.assert_array_equal(
-        machine["main"](tvm.runtime.tensor(x)).numpy(), wanted.astype(dtype or "int64"), strict=True
+        machine["main"](tvm.runtime.tensor(x)).numpy(), expected.astype(dtype or "int64"), strict=True
     )
 
 
@@ -175,8 +175,8 @@ def test_weights_of_such_types_become_floats(name: str, tmp_path: Path) -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (wanted,) = ReferenceEvaluator(onnx.load(path)).run(None, {"x": x})
-    np.testing.assert_allclose(run_imported(import_model(path, {}), {"x": x})["y"], wanted, rtol=1e-6)
+        (expected,) = ReferenceEvaluator(onnx.load(path)).run(None, {"x": x})
+    np.testing.assert_allclose(run_imported(import_model(path, {}), {"x": x})["y"], expected, rtol=1e-6)
 
 
 DEPTH = 70
@@ -205,9 +205,9 @@ def test_quantized_activations_of_com_microsoft(dtype: str, extents: tuple[int, 
     proto, inputs = pairs(dtype, extents, 3), {"x": f32(2, 4, 5)}
     options = onnxruntime.SessionOptions()  # it cannot fuse those of a scale for each channel, and fails
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, inputs)
-    (got,) = run_imported(import_model(write(proto, tmp_path / "q.onnx"), {}), inputs).values()
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    (expected,) = onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, inputs)
+    (output,) = run_imported(import_model(write(proto, tmp_path / "q.onnx"), {}), inputs).values()
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("wraps", ["Sigmoid", "Gelu"])

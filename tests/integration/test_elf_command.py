@@ -68,7 +68,7 @@ def test_warnings_end_well(toolbox: Toolbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ([], 2, "Missing"),
         (["absent.so"], 11, "does not exist"),
@@ -79,9 +79,9 @@ def test_warnings_end_well(toolbox: Toolbox, tmp_path: Path) -> None:
         ([__file__, "--bundle", "/absent"], 11, "does not exist"),
     ],
 )
-def test_errors(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
+def test_errors(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
     done = elf(tmp_path, *arguments)
-    assert done.returncode == code and said in done.stderr, done.stderr
+    assert done.returncode == code and message in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -75,8 +75,8 @@ def readelf(file: Path) -> Said:
     text = program_output("readelf", "-dlnW", file)
 
     def first(pattern: str) -> str | None:
-        found = re.search(pattern, text, re.MULTILINE)
-        return found[1] if found else None
+        match = re.search(pattern, text, re.MULTILINE)
+        return match[1] if match else None
 
     content = first(r"^  Android\s+0x00000084.*description data: ([0-9a-f ]+)$")
     note = bytes.fromhex(content) if content else b""
@@ -110,22 +110,25 @@ def compare(files: dict[str, Path], audits: dict[str, FileAudit]) -> list[str]:
     rows = []
     assert files.keys() == audits.keys()
     for name, path in files.items():
-        said, found = readelf(path), audits[name]
-        facts = found.facts
+        reference, audit = readelf(path), audits[name]
+        facts = audit.facts
         assert facts is not None
         note = facts.android
-        assert list(facts.needed) == [need.name for need in found.needs] == said.needed, name
-        assert [segment.align for segment in facts.loads] == said.alignments, name
-        assert (note.api_level if note else None, note.ndk if note else None) == (said.api_level, said.ndk)
-        assert (facts.build_id or None) == said.build_id, name
-        assert (facts.soname or None) == said.soname, name
-        assert (facts.runpath or None) == said.runpath, name
-        assert sorted(facts.flags_1) == sorted(said.flags_1), name
-        assert facts.text_relocations == said.text_relocations, name
-        alignments = "+".join(f"{align:#x}" for align in sorted(set(said.alignments)))
+        assert list(facts.needed) == [need.name for need in audit.needs] == reference.needed, name
+        assert [segment.align for segment in facts.loads] == reference.alignments, name
+        assert (note.api_level if note else None, note.ndk if note else None) == (
+            reference.api_level,
+            reference.ndk,
+        )
+        assert (facts.build_id or None) == reference.build_id, name
+        assert (facts.soname or None) == reference.soname, name
+        assert (facts.runpath or None) == reference.runpath, name
+        assert sorted(facts.flags_1) == sorted(reference.flags_1), name
+        assert facts.text_relocations == reference.text_relocations, name
+        alignments = "+".join(f"{align:#x}" for align in sorted(set(reference.alignments)))
         rows.append(
-            f"{name:<78} {facts.machine:<8} API {said.api_level!s:<5} {said.ndk or '–':<10} {alignments:<16} "
-            f"NEEDED {len(said.needed)}  {found.verdict}"
+            f"{name:<78} {facts.machine:<8} API {reference.api_level!s:<5} {reference.ndk or '–':<10} {alignments:<16} "
+            f"NEEDED {len(reference.needed)}  {audit.verdict}"
         )
     return rows
 
@@ -186,14 +189,14 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Toolbox:
 def test_modules_load_beside_a_libpython(package: str, toolbox: Toolbox) -> None:
     """Link a stand-in for libpython with every symbol that they import; with one less, one is missing."""
     wheel = fetch(WHEELS[package])
-    wanted: set[str] = set()
+    symbols: set[str] = set()
     for file in adt.elf(wheel).files:
         assert file.facts
         names = {symbol.name for symbol in file.facts.imports if not symbol.version and not symbol.weak}
-        wanted |= {name for name in names if re.match("_?Py", name)}
-    assert wanted
-    for left_out in ("", sorted(wanted)[0]):
-        source = "".join(f"int {name} = 1;\n" for name in wanted - {left_out})
+        symbols |= {name for name in names if re.match("_?Py", name)}
+    assert symbols
+    for left_out in ("", sorted(symbols)[0]):
+        source = "".join(f"int {name} = 1;\n" for name in symbols - {left_out})
         python = toolbox.link("libpython3.14.so", source, api_level=24)
         report = adt.elf([wheel, python], api_level=24)
         assert (report.verdict == OK) == (not left_out)

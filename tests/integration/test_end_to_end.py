@@ -27,12 +27,12 @@ def first_up(
     """Run `adt up` on a machine with no device; stop the virtual one, which it starts, at the end."""
     directory = tmp_path_factory.mktemp("up")
     model = detector(directory / "model.onnx") if request.param == "small" else MAGIKA
-    given = np.zeros((1, 2048), np.int32)
-    given[0, :24] = list(b"#!/bin/sh\necho hello arm")
-    np.savez(directory / "in.npz", bytes=given)
+    tokens = np.zeros((1, 2048), np.int32)
+    tokens[0, :24] = list(b"#!/bin/sh\necho hello arm")
+    np.savez(directory / "in.npz", bytes=tokens)
     out = directory / "out.npz"
     document = adt_json("up", model, "--input", directory / "in.npz", "--output", out)
-    yield document | {"model": model, "directory": directory, "given": given, "out": out}
+    yield document | {"model": model, "directory": directory, "given": tokens, "out": out}
     if any(info.running for info in emulator.listing()):
         adt("emulator", "stop")
 
@@ -48,9 +48,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_numbers_are_onnxruntimes(first_up: dict[str, Any]) -> None:
     import onnxruntime
 
-    wanted = onnxruntime.InferenceSession(str(first_up["model"])).run(None, {"bytes": first_up["given"]})[0]
-    with np.load(first_up["out"]) as got:
-        assert np.abs(got["target_label"] - wanted).max() <= TOLERANCE
+    expected = onnxruntime.InferenceSession(str(first_up["model"])).run(None, {"bytes": first_up["given"]})[0]
+    with np.load(first_up["out"]) as outputs:
+        assert np.abs(outputs["target_label"] - expected).max() <= TOLERANCE
     verification = first_up["verification"]
     assert verification["passed"] and verification["emulated"]
     assert verification["outputs"][0]["max_abs"] <= TOLERANCE
@@ -81,10 +81,10 @@ def test_another_package_sends_only_its_own_files(first_up: dict[str, Any], smal
 
 
 def test_a_run_is_what_up_ran(first_up: dict[str, Any], tmp_path: Path) -> None:
-    package, given = first_up["package"], first_up["directory"] / "in.npz"
-    document = adt_json("run", package, "--input", given, "--output", tmp_path / "out.npz")
-    with np.load(tmp_path / "out.npz") as got, np.load(first_up["out"]) as before:
-        assert np.array_equal(got["target_label"], before["target_label"])
+    package, in_file = first_up["package"], first_up["directory"] / "in.npz"
+    document = adt_json("run", package, "--input", in_file, "--output", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as outputs, np.load(first_up["out"]) as before:
+        assert np.array_equal(outputs["target_label"], before["target_label"])
     (output,) = document["outputs"]
     assert [output[key] for key in ("name", "dtype", "shape")] == ["target_label", "float32", [1, 214]]
 
@@ -160,9 +160,9 @@ WRONG = {
 def test_wrong_inputs_are_refused_with_what_was_wanted(
     first_up: dict[str, Any], tmp_path: Path, wrong: str
 ) -> None:
-    arrays, said = WRONG[wrong]
+    arrays, message = WRONG[wrong]
     np.savez(tmp_path / "in.npz", **arrays)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         api.run(Path(first_up["package"]), files=[tmp_path / "in.npz"])
     assert caught.value.remedy
 

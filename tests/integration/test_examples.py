@@ -104,8 +104,8 @@ def test_an_example_runs_from_a_copy(name: str, small: bool, tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert [text for text in SHOWN[name] if text not in said] == [], said
+    output = done.stdout + done.stderr
+    assert [text for text in SHOWN[name] if text not in output] == [], output
     if name == "host_tuning.py":
         assert done.stdout.count("class=") == 10, "five before tuning and five after"
         assert small or "class='Egyptian cat' with" in done.stdout

@@ -82,14 +82,14 @@ def test_tvms_words_stand_for_the_line_before_them(place: Path, monkeypatch: pyt
     monkeypatch.chdir(place)
     for ours, theirs in itertools.pairwise(COMPILE):
         if classic(theirs):
-            made = []
+            targets = []
             for line in (ours, theirs):
                 flags = {"compile.target": option(line, "--target"), "build.platform": option(line, "--for")}
                 settings, platform = settings_and_platform(
                     load_settings({key: value or None for key, value in flags.items()})
                 )
-                made.append((platform, model_target(settings.compile.target, platform, 28)))
-            assert made[0] == made[1], theirs
+                targets.append((platform, model_target(settings.compile.target, platform, 28)))
+            assert targets[0] == targets[1], theirs
     assert sum(map(classic, COMPILE)) == 3
 
 

@@ -178,9 +178,9 @@ def test_settings_and_output(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     shell = [sys.executable, small_disk.__file__, site.place, "size=1m", "0", site.top / "names", "sh", "-c"]
     command = f"cd {site.place} && exec {ADT}"
-    for words, what in ((" presets --json > listed", "standard output"), (" init", "adt.toml")):
+    for words, destination in ((" presets --json > listed", "standard output"), (" init", "adt.toml")):
         done = subprocess.run(
             [*map(str, shell), command + words], capture_output=True, text=True, check=False
         )
         assert done.returncode == DiskError.exit_code, done.stderr
-        assert "no space left" in done.stderr and what in done.stderr and "remedy: " in done.stderr
+        assert "no space left" in done.stderr and destination in done.stderr and "remedy: " in done.stderr

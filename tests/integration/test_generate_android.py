@@ -128,13 +128,13 @@ def compiles(gradle: Path, directory: Path) -> None:
     android = standin_android.compile_classes(directory / "android")
     package(gradle, merged(gradle, directory), directory / "app.apk")
     classes = directory / "classes"
-    said = done(
+    output = done(
         *(*JAVAC, "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
         *("-cp", android, "-d", classes, *gradle.rglob("*.java"), *directory.glob("**/R.java")),
     )
-    assert said == ""
+    assert output == ""
     kotlin = sorted(gradle.rglob("*.kt"))
-    assert {"MainActivity.kt", "MainViewModel.kt", "Models.kt"} <= {one.name for one in kotlin}
+    assert {"MainActivity.kt", "MainViewModel.kt", "Models.kt"} <= {file.name for file in kotlin}
     compile_kotlin([*kotlin, *standin_android.ANDROIDX], directory / "kotlin", classpath=[android, classes])
 
 

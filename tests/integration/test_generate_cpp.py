@@ -99,17 +99,17 @@ def check_outputs(outputs: Path, *, tolerance: float) -> None:
         (outputs.parent / "small.onnx", {"x": X}, "small.y.bin"),
     ):
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        (wanted,) = session.run(None, feed)
-        found: NDArray[np.float32] = np.fromfile(outputs / file, np.float32).reshape(wanted.shape)
-        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+        (expected,) = session.run(None, feed)
+        values: NDArray[np.float32] = np.fromfile(outputs / file, np.float32).reshape(expected.shape)
+        np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_example_matches_onnxruntime_wherever_it_was_moved(project: Path, installed: Path) -> None:
     program = installed / "bin/vision_example"
     outputs = project.parent / "outputs-host"
     outputs.mkdir()
-    said = run(program, installed / "share/vision/models", project.parent / "inputs", outputs)
-    assert "detector on cpu" in said and "small on cpu" in said
+    output = run(program, installed / "share/vision/models", project.parent / "inputs", outputs)
+    assert "detector on cpu" in output and "small on cpu" in output
     check_outputs(outputs, tolerance=1e-5)
     assert "detector.target_label: 214 elements" in run(program), "without arguments: zeros, its own models"
     assert read_elf(program).runpath == "$ORIGIN/../lib"
@@ -216,9 +216,9 @@ target_compile_definitions(user PRIVATE VISION_MODELS="${vision_MODELS}")
     run(cmake().path, "--build", tmp_path / "b")
     run(tmp_path / "b/user")
 
-    where = {"PKG_CONFIG_PATH": str(installed / "lib/pkgconfig")}
-    quoted = run("pkg-config", "--cflags", "--libs", "vision", **where)
-    models = run("pkg-config", "--variable=modelsdir", "vision", **where).strip().replace("\\", "")
+    environment = {"PKG_CONFIG_PATH": str(installed / "lib/pkgconfig")}
+    quoted = run("pkg-config", "--cflags", "--libs", "vision", **environment)
+    models = run("pkg-config", "--variable=modelsdir", "vision", **environment).strip().replace("\\", "")
     command = f"g++ main.cc -o user -DVISION_MODELS='\"\"' {quoted.strip()}"
     run("sh", "-c", command, cwd=tmp_path)
     run(tmp_path / "user", models, LD_LIBRARY_PATH=str(installed / "lib"))
@@ -442,15 +442,15 @@ def test_android_preset_builds_with_a_standin_ndk(tmp_path: Path) -> None:
     adt.compile(
         small_model(tmp_path / "s.onnx"), out=package, platform="android-arm64-v8a", ndk=ndk, bundle=bundle
     )
-    made = tmp_path / "vision"
-    adt.generate("cpp", [package], out=made, java_package="com.example.vision", bundles=[bundle])
-    prefix = installed_from(made, "android-arm64-v8a", ANDROID_NDK=ndk)
+    project_directory = tmp_path / "vision"
+    adt.generate("cpp", [package], out=project_directory, java_package="com.example.vision", bundles=[bundle])
+    prefix = installed_from(project_directory, "android-arm64-v8a", ANDROID_NDK=ndk)
     program = read_elf(prefix / "bin/vision_example")
     assert (program.machine, program.runpath) == ("AARCH64", "$ORIGIN/../lib")
     assert program.page_alignment >= 16384
     older = [cmake().path, "--preset", "android-arm64-v8a", "-B", "older", "-DANDROID_PLATFORM=android-24"]
     tools = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
-    done = try_program(*older, *tools, cwd=made, ANDROID_NDK=ndk)
+    done = try_program(*older, *tools, cwd=project_directory, ANDROID_NDK=ndk)
     assert done.returncode != 0
     assert "needs Android's API level 28 or later, and this build is for 24" in " ".join(done.stderr.split())
 
@@ -463,7 +463,7 @@ def test_outputs_of_an_opencl_device(project: Path, installed: Path, tmp_path: P
     shutil.copytree(installed / "share/vision/models/detector", models / "detector")
     outputs = tmp_path / "outputs"
     outputs.mkdir()
-    said = run(installed / "bin/vision_example", models, project.parent / "inputs", outputs)
-    assert "small on opencl" in said
-    (wanted,) = onnxruntime.InferenceSession(model).run(None, {"x": X})
-    np.testing.assert_allclose(np.fromfile(outputs / "small.y.bin", np.float32), wanted.ravel(), rtol=1e-5)
+    output = run(installed / "bin/vision_example", models, project.parent / "inputs", outputs)
+    assert "small on opencl" in output
+    (expected,) = onnxruntime.InferenceSession(model).run(None, {"x": X})
+    np.testing.assert_allclose(np.fromfile(outputs / "small.y.bin", np.float32), expected.ravel(), rtol=1e-5)

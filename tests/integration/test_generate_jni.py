@@ -92,22 +92,22 @@ class Project:
 
     def java(self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = ()) -> str:
         """Run a class on the generated ones, with JNI checked; there may be no warning."""
-        said = self.java_with_opencl(*words, path=path, options=options)
-        assert "warning" not in said.lower(), said
-        return said
+        output = self.java_with_opencl(*words, path=path, options=options)
+        assert "warning" not in output.lower(), output
+        return output
 
     def java_with_opencl(
         self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = (), **environment: str
     ) -> str:
         """Run Java where TVM warns of a CPU's driver, and the JVM of that driver's signal handlers."""
         checks = ["-Xcheck:jni", "-Xmx128m", *BRIEF]
-        said = run(
+        output = run(
             "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
             "-cp", class_path(*path, *self.jars, self.path / "build/vision_test.jar", self.data), *words,
             **environment,
         )  # fmt: skip
-        assert "WARNING" not in said, said  # as -Xcheck:jni has it
-        return said
+        assert "WARNING" not in output, output  # as -Xcheck:jni has it
+        return output
 
     def test(self, cls: str) -> str:
         """Run the generated test of a model on the arrays in :attr:`data`."""
@@ -175,8 +175,8 @@ def kotlin(generated: Project, tmp_path_factory: pytest.TempPathFactory) -> list
 
 def test_the_projects_own_tests_pass(generated: Project) -> None:
     ctest = Path(cmake().path).with_name("ctest")
-    said = run(ctest, "--test-dir", generated.path / "build", "--output-on-failure")
-    assert re.search("100% tests passed.* out of 7", said), said
+    output = run(ctest, "--test-dir", generated.path / "build", "--output-on-failure")
+    assert re.search("100% tests passed.* out of 7", output), output
 
 
 def test_the_example_runs_from_the_install_tree(generated: Project, tmp_path: Path) -> None:
@@ -184,22 +184,22 @@ def test_the_example_runs_from_the_install_tree(generated: Project, tmp_path: Pa
     moved = tmp_path / "elsewhere"
     (tmp_path / "out").rename(moved)
     classes = class_path(*(moved / "share/java").iterdir(), generated.path / "build/vision_example.jar")
-    said = run(
+    output = run(
         "java", f"-Djava.library.path={moved / 'lib'}", "-cp", classes,
         "Example", moved / "share/vision/models/detector",
     )  # fmt: skip
-    assert "magika on cpu" in said
-    assert "target_label float32[1, 214]" in said
+    assert "magika on cpu" in output
+    assert "target_label float32[1, 214]" in output
     assert read_elf(moved / "lib/libadt_jni.so").runpath == "$ORIGIN"
 
 
 def test_a_trained_model_matches_onnxruntime(generated: Project) -> None:
-    given = RNG.integers(0, 257, (1, 2048), dtype=np.int32)
-    given.tofile(generated.data / "run.input0.bin")
+    tokens = RNG.integers(0, 257, (1, 2048), dtype=np.int32)
+    tokens.tofile(generated.data / "run.input0.bin")
     assert generated.test("Detector").endswith("passed\n")
-    found = np.fromfile(generated.data / "run.output0.bin", np.float32).reshape(1, 214)
-    (wanted,) = onnxruntime.InferenceSession(MAGIKA).run(None, {"bytes": given})
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    scores = np.fromfile(generated.data / "run.output0.bin", np.float32).reshape(1, 214)
+    (expected,) = onnxruntime.InferenceSession(MAGIKA).run(None, {"bytes": tokens})
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_everything_else(generated: Project) -> None:
@@ -230,12 +230,12 @@ def test_everything_else(generated: Project) -> None:
     assert generated.java("RunnerCases", "everything", generated.models, data).endswith("done\n")
 
     taken = np.fromfile(data / "picture.bin", np.float32).reshape(1, 3, 48, 48)
-    wanted = (picture[..., ::-1].astype(np.float32) - 127.5) / 128
-    np.testing.assert_allclose(taken[0], wanted.transpose(2, 0, 1), atol=1e-6)
+    expected = (picture[..., ::-1].astype(np.float32) - 127.5) / 128
+    np.testing.assert_allclose(taken[0], expected.transpose(2, 0, 1), atol=1e-6)
     session = onnxruntime.InferenceSession(named("mtcnn-onet").path())
     outputs = session.run(None, {session.get_inputs()[0].name: taken})
-    found = np.fromfile(data / "face.bin", np.float32)
-    np.testing.assert_allclose(found, outputs[0].ravel(), rtol=1e-3, atol=1e-5)
+    values = np.fromfile(data / "face.bin", np.float32)
+    np.testing.assert_allclose(values, outputs[0].ravel(), rtol=1e-3, atol=1e-5)
 
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     np.testing.assert_array_equal(
@@ -281,8 +281,8 @@ def test_outputs_that_are_closed_or_dropped_leave_nothing(generated: Project) ->
 
 def test_the_build_of_programs_is_reported(generated: Project, on_opencl: Path, tmp_path: Path) -> None:
     models, own = on_opencl.parent, {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
-    said = generated.java_with_opencl("RunnerCases", "buildProgress", models, tmp_path, **own)
-    assert "done\n" in said
+    output = generated.java_with_opencl("RunnerCases", "buildProgress", models, tmp_path, **own)
+    assert "done\n" in output
 
 
 def test_a_package_whose_device_is_absent_gives_way_to_the_next(
@@ -331,32 +331,32 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     luma = RNG.integers(0, 256, (180, 320), dtype=np.uint8)
     luma.tofile(tmp_path / "luma.bin")
     chroma.transpose(1, 2, 0)[..., ::-1].tofile(tmp_path / "chroma.bin")  # as NV21
-    said = run(
+    output = run(
         "java", "-Xcheck:jni", f"-Djava.library.path={tmp_path}",
         "-cp", tmp_path / "classes", "PictureCases", tmp_path,
     )  # fmt: skip
-    assert said == "done\n"
+    assert output == "done\n"
 
-    def found(cls: str, dtype: type, *shape: int) -> NDArray[Any]:
+    def read(cls: str, dtype: type, *shape: int) -> NDArray[Any]:
         return np.fromfile(tmp_path / f"{cls}.bin", dtype).reshape(shape).astype(np.float64)
 
     levels = picture.astype(np.float64)
     planes = ((levels / 255 - [0.5, 0.25, 0.1]) / 0.2).transpose(2, 0, 1)
-    np.testing.assert_allclose(found("FloatPlanes", np.float32, 3, 10, 12), planes, atol=1e-5)
-    np.testing.assert_allclose(found("HalfColors", np.float16, 10, 12, 3), levels[..., ::-1] / 255, atol=5e-4)
+    np.testing.assert_allclose(read("FloatPlanes", np.float32, 3, 10, 12), planes, atol=1e-5)
+    np.testing.assert_allclose(read("HalfColors", np.float16, 10, 12, 3), levels[..., ::-1] / 255, atol=5e-4)
     gray = levels @ [0.299, 0.587, 0.114]
-    np.testing.assert_allclose(found("FloatGray", np.float32, 10, 12), gray, atol=1e-3)
-    np.testing.assert_array_equal(found("Levels", np.uint8, 10, 12, 3), levels)
+    np.testing.assert_allclose(read("FloatGray", np.float32, 10, 12), gray, atol=1e-3)
+    np.testing.assert_array_equal(read("Levels", np.uint8, 10, 12, 3), levels)
 
     frame = reference.Yuv(luma, chroma[0], chroma[1])
-    wanted = reference.levels(
+    expected = reference.levels(
         frame,
         reference.Format(10, 12, dtype="uint8"),
         reference.Placement("letterbox", 90, (10, 20, 200, 101)),
     )
-    assert np.abs(found("Camera", np.uint8, 10, 12, 3) - wanted).max() < 1
+    assert np.abs(read("Camera", np.uint8, 10, 12, 3) - expected).max() < 1
     turned = np.rot90(levels, 2)
-    np.testing.assert_array_equal(found("Turned", np.uint8, 10, 12, 3), turned)
+    np.testing.assert_array_equal(read("Turned", np.uint8, 10, 12, 3), turned)
 
 
 def android_classes(directory: Path) -> list[Path]:
@@ -384,10 +384,10 @@ def write_sources(described: Described, directory: Path, *parts: str, android: b
             place.write_text(file.text)
 
 
-def check_nothing_grows(said: str) -> None:
+def check_nothing_grows(output: str) -> None:
     """Compare what the process held after each quarter; in the first half JVM and runtime allocate what they keep."""
-    lines = [line.split()[1:] for line in said.splitlines() if line.startswith("holds ")]
-    usage = [{kind: int(number) for kind, number in (one.split("=") for one in line)} for line in lines]
+    lines = [line.split()[1:] for line in output.splitlines() if line.startswith("holds ")]
+    usage = [{kind: int(number) for kind, number in (pair.split("=") for pair in line)} for line in lines]
     assert len(usage) == 4
     before, after = usage[1], usage[3]
     assert after["fds"] == before["fds"]
@@ -398,8 +398,8 @@ def check_nothing_grows(said: str) -> None:
 
 def test_a_cancelled_coroutine_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
     """Cancel behind each step, in queued and begun runs; nobody waits for a run that did not ask for it."""
-    said = generated.java(CANCELLATION, "points", generated.models, path=kotlin)
-    assert said.endswith("done\n")
+    output = generated.java(CANCELLATION, "points", generated.models, path=kotlin)
+    assert output.endswith("done\n")
 
 
 def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
@@ -509,9 +509,9 @@ def test_an_applications_model_is_loaded_from_its_assets(
     assets = application.assets(small)
     if shared:
         assets["adt/small/mod.params"] = assets.pop(next(name for name in assets if name.endswith("params")))
-    said = application.java(tmp_path / "code cache", small / "mod.params", assets=assets)
-    assert said.endswith("done\n"), said
-    assert "warning" not in said.lower(), said
+    output = application.java(tmp_path / "code cache", small / "mod.params", assets=assets)
+    assert output.endswith("done\n"), output
+    assert "warning" not in output.lower(), output
 
 
 def test_assets_that_an_application_compresses_are_copied(
@@ -519,8 +519,8 @@ def test_assets_that_an_application_compresses_are_copied(
 ) -> None:
     cache, assets = tmp_path / "code cache", application.assets(small)
     for _ in range(2):
-        said = application.java(cache, assets=assets, options=["-Dassets.compressed=true"])
-        assert "device cpu after 0" in said
+        output = application.java(cache, assets=assets, options=["-Dassets.compressed=true"])
+        assert "device cpu after 0" in output
     for name, source in assets.items():
         assert (cache / "adt-assets" / name).read_bytes() == source.read_bytes()
 
@@ -537,11 +537,11 @@ def test_an_application_takes_the_package_of_the_first_device_that_is_there(
         (("-Ddevices=cpu,opencl",), {}, "cpu", 0),
         (("-Ddevices=opencl:9,cpu",), {}, "cpu", 1),
     ):
-        said = application.java(tmp_path / "cache", assets=assets, options=devices, **environment)
-        assert f"device {device} after {skipped}" in said
+        output = application.java(tmp_path / "cache", assets=assets, options=devices, **environment)
+        assert f"device {device} after {skipped}" in output
     both = ["-Ddevices=opencl", "-Dbeside=cpu"]  # of two libraries
-    said = application.java(tmp_path / "cache", assets=assets, options=both)
-    assert "beside cpu" in said and "device opencl after 0" in said
+    output = application.java(tmp_path / "cache", assets=assets, options=both)
+    assert "beside cpu" in output and "device opencl after 0" in output
 
 
 def test_the_samples_view_model_closes_frames_and_model(
@@ -550,10 +550,10 @@ def test_the_samples_view_model_closes_frames_and_model(
     """Run real frames and a real model; Android, AndroidX and CameraX are stand-ins."""
     onet = next(path for path in packages if path.name == "onet")
     entries = load_package(onet).manifest.entries
-    given = {"java_package": JAVA_PACKAGE, "classes": {"onet": "Face"}, "images": {"onet": PICTURES}}
+    options = {"java_package": JAVA_PACKAGE, "classes": {"onet": "Face"}, "images": {"onet": PICTURES}}
     phones = make_typed_package(tmp_path / "phones", "onet", entries)
-    android = project([phones], [make_app_bundle(tmp_path / "bundle")], **given)
-    described = project([load_package(onet)], [load_bundle(generated.bundle)], **given)
+    android = project([phones], [make_app_bundle(tmp_path / "bundle")], **options)
+    described = project([load_package(onet)], [load_bundle(generated.bundle)], **options)
     java = write_java(described, tmp_path, android=True)
     write_sources(described, tmp_path, "kotlin/")
     (sample,) = (file for file in gradle.android_app_files(android) if file.path.endswith("MainViewModel.kt"))
@@ -571,15 +571,15 @@ def test_the_samples_view_model_closes_frames_and_model(
     (tmp_path / "lib").mkdir()
     shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
     assets = Application(tmp_path, "", generated).assets(onet, stem="face")
-    said = run(
+    output = run(
         "java", "-Xcheck:jni", *BRIEF, *standin_assets.JVM_OPTIONS,
         f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
         f"-Djava.library.path={generated.library.parent}",
         "-cp", class_path(classes, *generated.android, *compiled),
         f"{RUNTIME_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
     )  # fmt: skip
-    assert said.endswith("done\n"), said
-    assert "warning" not in said.lower(), said
+    assert output.endswith("done\n"), output
+    assert "warning" not in output.lower(), output
 
 
 def test_a_device_test_compares_with_the_reference(
@@ -605,19 +605,19 @@ def test_a_device_test_compares_with_the_reference(
             assets=assets, cls="DeviceTest", path=classes, options=[f"-Djava.io.tmpdir={tmp_path}"],
         )  # fmt: skip
 
-    said = passes()
-    assert [line for line in said.splitlines() if line.endswith(" passed")] == [
+    output = passes()
+    assert [line for line in output.splitlines() if line.endswith(" passed")] == [
         "runGivesTheReference passed", "runGivesTheSameTwice passed", "knowsItsPackage passed",
-    ], said  # fmt: skip
+    ], output  # fmt: skip
     right = tmp_path / "output0.bin"
     wrong = np.frombuffer(right.read_bytes()).copy()
     wrong[1] += 0.01
     right.write_bytes(wrong.tobytes())
-    said = passes()
+    output = passes()
     assert (
-        "runGivesTheReference: output0: 1 elements are off by more than 1.0E-4, the first at 1: " in said
-    ), said
-    assert "runGivesTheSameTwice passed" in said
+        "runGivesTheReference: output0: 1 elements are off by more than 1.0E-4, the first at 1: " in output
+    ), output
+    assert "runGivesTheSameTwice passed" in output
 
 
 def test_programs_that_an_application_carries(generated: Project, on_opencl: Path, tmp_path: Path) -> None:

@@ -134,10 +134,10 @@ def in_half(path: Path) -> Path:
 
 def ran_against_onnxruntime(package: Path, source: Path, dtype: Any = np.float32) -> float:
     """Run the package on its platform; return the largest error over the largest magnitude."""
-    given = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32).astype(dtype)}
-    outputs = outputs_of(package, given)
+    inputs = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32).astype(dtype)}
+    outputs = outputs_of(package, inputs)
     assert {output.dtype.type for output in outputs.values()} == {dtype}
-    return largest_error(outputs, source, given)
+    return largest_error(outputs, source, inputs)
 
 
 @pytest.mark.nightly  # compiles twice; the mobile network is measured every time
@@ -145,8 +145,8 @@ def test_a_real_model_halves_its_weights(tmp_path: Path) -> None:
     words = ["compile", MAGIKA, "--for", "linux-aarch64", "--precision", "float16_acc32"]
     package = adt_json(*words, "-o", tmp_path / "pkg")["package"]
     assert package["files"]["mod.params"]["size"] < 1_600_000 < 3_100_000
-    (found,) = package["made"]["accuracy"]["outputs"]
-    assert found["name"] == "target_label" and found["max_abs"] < 1e-3
+    (output,) = package["made"]["accuracy"]["outputs"]
+    assert output["name"] == "target_label" and output["max_abs"] < 1e-3
     assert [i["dtype"] for i in package["entries"][0]["inputs"]] == ["int32"]
     again = adt(*words, "--cpu", "cortex-a76", "-o", tmp_path / "again")
     assert again.returncode == 0 and "float16_acc32 against float32 on random, seed 0" in again.stdout
@@ -188,14 +188,14 @@ def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
     for number in range(2):
         np.savez(tmp_path / f"{number}.npz", x=RNG.random((1, 4), dtype=np.float32))
     words = ["compile", source, "--for", "host", "--precision", "float16", "-o", tmp_path / "pkg"]
-    given = ["--accuracy-inputs", tmp_path / "0.npz", "--accuracy-inputs", tmp_path / "1.npz"]
-    report = adt_json(*words, *given)["package"]["made"]["accuracy"]
+    samples = ["--accuracy-inputs", tmp_path / "0.npz", "--accuracy-inputs", tmp_path / "1.npz"]
+    report = adt_json(*words, *samples)["package"]["made"]["accuracy"]
     assert (report["inputs"], report["samples"]) == ("0.npz, 1.npz", 2)
     assert adt_json(*words, "--no-accuracy")["package"]["made"]["accuracy"] is None
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({"precision": "half"}, ConfigError, "--precision: 'half'"),
         ({"precision": "float16", "keep_float32": ["nn.sofmax"]}, ConfigError, "Did you mean 'nn.softmax'"),
@@ -204,10 +204,10 @@ def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
         ({"precision": "float16", "accuracy_inputs": [Path("absent.npz")]}, InputError, "absent.npz"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, options: dict[str, Any], kind: type[AdtError], said: str) -> None:
+def test_what_is_refused(tmp_path: Path, options: dict[str, Any], kind: type[AdtError], message: str) -> None:
     with pytest.raises(kind) as caught:
         api.compile(small_model(tmp_path / "m.onnx"), platform="host", out=tmp_path / "pkg", **options)
-    assert said in caught.value.what + caught.value.remedy and caught.value.remedy
+    assert message in caught.value.what + caught.value.remedy and caught.value.remedy
     assert not (tmp_path / "pkg").exists()
 
 
@@ -236,9 +236,9 @@ def test_half_kernels_on_a_driver_that_computes_them(
     words = ["compile", source, "--for", "host", "--target", target, "--precision", precision]
     adt_json(*words, "--no-check", "-o", tmp_path / "pkg")
     monkeypatch.setenv("OCL_ICD_VENDORS", str(intel_opencl.vendors()))
-    given = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32)}
-    got = run_package(tmp_path / "pkg", given, timeout=500)
-    assert largest_error(got, source, given) <= TOLERANCES[precision].max_rel
+    inputs = {"x": np.random.default_rng(1).random((1, 8, 14, 14), dtype=np.float32)}
+    outputs = run_package(tmp_path / "pkg", inputs, timeout=500)
+    assert largest_error(outputs, source, inputs) <= TOLERANCES[precision].max_rel
 
 
 def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> 
     from adt.package.manifest import PackageLike
 
     like = PackageLike("a phone", "", "Old GPU", "1", False, (), {}, ())
-    wanted = load_settings({"compile.precision": "float16", "compile.target": "opencl"}).settings.compile
+    settings = load_settings({"compile.precision": "float16", "compile.target": "opencl"}).settings.compile
     target = model_target("opencl", PLATFORMS["linux-aarch64"], 28)
     imported = import_model(small_model(tmp_path / "m.onnx"), {})
     with pytest.raises(MismatchError, match="Old GPU does not compute in half precision"):
-        convert_precision(imported, wanted, target, like)
+        convert_precision(imported, settings, target, like)

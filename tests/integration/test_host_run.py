@@ -204,10 +204,10 @@ def test_what_does_not_fit_is_refused_before_it_runs(on_cpu: Path, tmp_path: Pat
 
 def test_a_plugin_is_built_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     library = plugins.opencl_runtime()
-    made = library.stat().st_mtime_ns
+    built_at = library.stat().st_mtime_ns
     with ThreadPoolExecutor(max_workers=3) as threads:
-        found = set(threads.map(lambda _: plugins.opencl_runtime(), range(3)))
-    assert found == {library} and library.stat().st_mtime_ns == made
+        libraries = set(threads.map(lambda _: plugins.opencl_runtime(), range(3)))
+    assert libraries == {library} and library.stat().st_mtime_ns == built_at
     assert cache.lookup(str(library.parent.relative_to(cache.cache_dir()))) == library.parent
     assert load_plugin(library) is load_plugin(library)
 

@@ -133,23 +133,23 @@ def answers(program: Path, directory: Path, cases: Sequence[Case]) -> list[tuple
     file.write_bytes(b"".join(case.text() for case in cases))
     done = subprocess.run([program, file], capture_output=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr.decode()
-    rest, found = done.stdout, []
+    rest, replies = done.stdout, []
     while rest:
         line, _, rest = rest.partition(b"\n")
         mark, size = line.split()
-        found.append((mark.decode(), rest[: int(size)]))
+        replies.append((mark.decode(), rest[: int(size)]))
         rest = rest[int(size) :]
-    assert len(found) == len(cases)
-    return found
+    assert len(replies) == len(cases)
+    return replies
 
 
 def check(program: Path, directory: Path, cases: Sequence[Case]) -> None:
     """Check that all *cases* are right to a level in 255: half of one, where elements are levels."""
     for case, (mark, data) in zip(cases, answers(program, directory, cases), strict=True):
         assert mark == "=", data
-        wanted = reference.elements(reference.levels(case.image, case.format, case.placement), case.format)
-        found = np.frombuffer(data, case.format.dtype).reshape(wanted.shape).astype(np.float64)
-        error = np.abs(found - wanted)
+        expected = reference.elements(reference.levels(case.image, case.format, case.placement), case.format)
+        filled = np.frombuffer(data, case.format.dtype).reshape(expected.shape).astype(np.float64)
+        error = np.abs(filled - expected)
         if case.format.dtype == "uint8":
             assert error.max() <= 1, case
             assert (error > 0).mean() < 0.02, case  # halves that are rounded the other way
@@ -171,11 +171,11 @@ def test_frames_in_every_combination(program: Path, step: int, tmp_path: Path) -
     rotations = (0, 90, 180, 270)
     cases = [
         replace(
-            one,
+            picture,
             format=replace(PHOTO, layout=layout, dtype=dtype),
             placement=Placement(fit, rotation),
         )
-        for one, rotation, fit, layout, dtype in itertools.product(
+        for picture, rotation, fit, layout, dtype in itertools.product(
             frames.values(), rotations, FITS, LAYOUTS, types
         )
     ]
@@ -194,10 +194,10 @@ def test_parts_of_frames_colors_and_matrices(program: Path, tmp_path: Path) -> N
         for part, fit, color in itertools.product(parts, FITS, COLORS)
     ]
     for matrix, color in itertools.product(MATRICES, COLORS):
-        one = frame(24, 18, "I420")
-        assert isinstance(one.image, Yuv)
-        image = replace(one.image, matrix=matrix)
-        cases.append(replace(one, matrix=matrix, image=image, format=replace(PHOTO, color=color)))
+        picture = frame(24, 18, "I420")
+        assert isinstance(picture.image, Yuv)
+        image = replace(picture.image, matrix=matrix)
+        cases.append(replace(picture, matrix=matrix, image=image, format=replace(PHOTO, color=color)))
     check(program, tmp_path, cases)
 
 
@@ -224,8 +224,8 @@ def test_decoded_pixels(program: Path, tmp_path: Path) -> None:
         pixels(gray, 1, 3),
     )
     cases = [
-        replace(one, format=replace(PHOTO, color=color), placement=Placement(fit, rotation))
-        for one, color, fit, rotation in itertools.product(pictures, COLORS, FITS, (0, 270))
+        replace(picture, format=replace(PHOTO, color=color), placement=Placement(fit, rotation))
+        for picture, color, fit, rotation in itertools.product(pictures, COLORS, FITS, (0, 270))
     ]
     check(program, tmp_path, cases)
 
@@ -240,9 +240,9 @@ def test_pillow_resizes_alike(program: Path, size: tuple[int, int], tmp_path: Pa
     case = replace(pixels(picture, 3), format=format_, placement=part)
     ((mark, data),) = answers(program, tmp_path, [case])
     assert mark == "="
-    wanted = Image.fromarray(picture).crop(box).resize(size, Image.Resampling.BILINEAR)
-    found = np.frombuffer(data, np.uint8).reshape(size[1], size[0], 3).astype(int)
-    assert np.abs(found - np.asarray(wanted)).max() <= 1
+    expected = Image.fromarray(picture).crop(box).resize(size, Image.Resampling.BILINEAR)
+    filled = np.frombuffer(data, np.uint8).reshape(size[1], size[0], 3).astype(int)
+    assert np.abs(filled - np.asarray(expected)).max() <= 1
 
 
 def test_what_cannot_be_is_refused(program: Path, tmp_path: Path) -> None:
@@ -276,6 +276,6 @@ def test_what_cannot_be_is_refused(program: Path, tmp_path: Path) -> None:
         "a picture of 2 channels": replace(good, kind="pixels", planes=(replace(luma, pixel_stride=2),)),
     }  # fmt: skip
     for problem, (mark, text) in zip(cases, answers(program, tmp_path, list(cases.values())), strict=True):
-        what, _, remedy = text.decode(errors="replace").partition("\n")
-        assert mark == "!" and problem in what, (problem, what)
+        message, _, remedy = text.decode(errors="replace").partition("\n")
+        assert mark == "!" and problem in message, (problem, message)
         assert remedy.endswith(".")

@@ -46,8 +46,8 @@ def tvm_outputs(path: Path, inputs: Mapping[str, Any]) -> list[Any]:
 def assert_as_onnxruntime(path: Path, inputs: Mapping[str, Any], atol: float = 1e-6) -> ImportedModel:
     """Compare each output of the model in *path*; infinities and NaN must be the same."""
     imported = import_model(path, {})
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, dict(inputs))
-    for value, reference in zip(run_imported(imported, inputs).values(), wanted, strict=True):
+    expected = onnxruntime.InferenceSession(str(path)).run(None, dict(inputs))
+    for value, reference in zip(run_imported(imported, inputs).values(), expected, strict=True):
         np.testing.assert_allclose(value, reference, rtol=0, atol=atol, strict=True)
     return imported
 
@@ -58,13 +58,13 @@ def check_real(model: RealModel) -> None:
     inputs = {name: np.asarray(value) for name, value in random_inputs(imported.inputs, 1).items()}
     for name, value in model.given.items():
         inputs[name] = np.full_like(inputs[name], value)
-    wanted = run_reference(model.path(), inputs)
-    got = run_imported(imported, inputs)
-    assert list(got) == list(wanted)
-    for name, value in got.items():
-        assert value.dtype == wanted[name].dtype and value.shape == wanted[name].shape
-        assert np.isfinite(wanted[name]).all(), "the inputs make sense to the model"
-        worst, scale = np.abs(value - wanted[name]).max(), np.abs(wanted[name]).max()
+    expected = run_reference(model.path(), inputs)
+    outputs = run_imported(imported, inputs)
+    assert list(outputs) == list(expected)
+    for name, value in outputs.items():
+        assert value.dtype == expected[name].dtype and value.shape == expected[name].shape
+        assert np.isfinite(expected[name]).all(), "the inputs make sense to the model"
+        worst, scale = np.abs(value - expected[name]).max(), np.abs(expected[name]).max()
         assert worst <= max(2e-4 * scale, 1e-6), f"{name}: off by {worst:.3g} of {scale:.3g}"
 
 
@@ -89,7 +89,7 @@ def assert_same_in_tvm(
     models: Mapping[str, onnx.ModelProto],
     path: Path,
     allowed: Callable[[str, np.ndarray], Any],
-    given: Mapping[str, dict[str, Any]] | None = None,
+    model_inputs: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
     """Compare with onnxruntime, or ONNX's reference; *models* of one opset and engine are one, compiled once.
 
@@ -99,7 +99,7 @@ def assert_same_in_tvm(
     """
     groups: dict[tuple[str, int], dict[str, Runner]] = {}
     for name, model in models.items():
-        runner = Runner(model, given[name] if given else None)
+        runner = Runner(model, model_inputs[name] if model_inputs else None)
         (opset,) = [each.version for each in model.opset_import if not each.domain]
         groups.setdefault((runner.run.__name__, opset), {})[name] = runner
     wrong = {}
@@ -110,15 +110,15 @@ def assert_same_in_tvm(
             for number, runner in enumerate(runners.values())
             for name, value in runner.inputs.items()
         }
-        got = run_imported(imported, inputs)
+        outputs = run_imported(imported, inputs)
         for number, (model, runner) in enumerate(runners.items()):
-            for name, wanted in runner.expected.items():
-                value = got.pop(f"m{number}_{name}")
-                same = (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
-                off = np.abs(value.astype(np.float64) - wanted) if same else np.inf
-                if not np.all(off <= allowed(model, wanted)):
+            for name, expected in runner.expected.items():
+                value = outputs.pop(f"m{number}_{name}")
+                same = (value.shape, value.dtype) == (expected.shape, expected.dtype)
+                off = np.abs(value.astype(np.float64) - expected) if same else np.inf
+                if not np.all(off <= allowed(model, expected)):
                     wrong[model, name] = np.max(off)
-        assert not got
+        assert not outputs
     assert not wrong
 
 
@@ -127,14 +127,14 @@ def test_what_is_rewritten_computes_the_same_in_tvm(tmp_path: Path) -> None:
     assert_same_in_tvm(
         models,
         tmp_path / "m.onnx",
-        lambda _, wanted: 1 if wanted.dtype == np.uint8 else 1e-5 * max(1.0, np.abs(wanted).max()),
+        lambda _, expected: 1 if expected.dtype == np.uint8 else 1e-5 * max(1.0, np.abs(expected).max()),
     )
 
 
 def test_what_adt_converts_computes_the_same_in_tvm(tmp_path: Path) -> None:
-    def allowed(name: str, wanted: np.ndarray) -> float:
+    def allowed(name: str, expected: np.ndarray) -> float:
         limit = 2e-3 if "half" in name else 2e-6
-        return limit * max(1.0, float(np.abs(wanted).max())) if wanted.dtype.kind == "f" else 0
+        return limit * max(1.0, float(np.abs(expected).max())) if expected.dtype.kind == "f" else 0
 
     assert_same_in_tvm({name: make() for name, make in CONVERTED.items()}, tmp_path / "m.onnx", allowed)
 
@@ -166,9 +166,9 @@ def test_tensors_of_no_elements_are_constants(tmp_path: Path) -> None:
     q = f32(1, 2, 3, 8)
     empty = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in imported.unused}
     assert set(empty) == set(caches)
-    wanted = run_reference(path, {"q": q, **empty})
+    expected = run_reference(path, {"q": q, **empty})
     for name, value in run_imported(imported, {"q": q}).items():
-        np.testing.assert_allclose(value, wanted[name], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [[1.0, 1.0, 2.0, 1.5], [1.0, 1.0, 1.0, 2.0]])
@@ -196,8 +196,8 @@ def test_floats_by_zero_are_infinities_and_nan(tmp_path: Path) -> None:
     zeros = (np.float32(0), np.float32(-0.0), np.zeros((1, 1), np.float32))
     models = [graph_of(nodes, {"x": (1, 5)}, list("abcefg"), {"zero": zero}) for zero in zeros]
     x = np.array([[1, -2, 0, np.inf, np.nan]], np.float32)
-    given = {f"m{number}_x": x for number in range(3)}
-    assert_as_onnxruntime(write(joined(models), tmp_path / "zero.onnx"), given, atol=0)
+    inputs = {f"m{number}_x": x for number in range(3)}
+    assert_as_onnxruntime(write(joined(models), tmp_path / "zero.onnx"), inputs, atol=0)
 
 
 def test_nan_passes_limits_on_a_cpu(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_nan_passes_limits_on_a_cpu(tmp_path: Path) -> None:
     path = write(graph_of(nodes, {"x": (1, 67)}, list(operands), limits), tmp_path / "nan.onnx")
     x = f32(1, 67)
     x[0, ::5] = np.nan
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
-    got = compiled(import_model(path, {}), tir_pipeline(64))({"x": x})
-    for op, reference in zip(operands, wanted, strict=True):
-        np.testing.assert_allclose(got[op], reference, rtol=1e-5, atol=1e-6, err_msg=op)
+    expected = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
+    outputs = compiled(import_model(path, {}), tir_pipeline(64))({"x": x})
+    for op, reference in zip(operands, expected, strict=True):
+        np.testing.assert_allclose(outputs[op], reference, rtol=1e-5, atol=1e-6, err_msg=op)
 
 
 def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
@@ -253,10 +253,10 @@ def test_limits_that_are_no_constants_keep_nan_and_grow_no_code() -> None:
     kernel = tvm.compile(function, target, tir_pipeline=tir_pipeline(64))
     values = np.where(np.arange(67) % 5, f32(67), np.float32(np.nan))
     for least, most in ((-0.5, 0.5), (np.nan, 0.5), (-0.5, np.nan)):
-        given = [tvm.runtime.tensor(np.float32(each)) for each in (values, [least], [most], values)]
-        kernel["main"](*given)
+        arguments = [tvm.runtime.tensor(np.float32(each)) for each in (values, [least], [most], values)]
+        kernel["main"](*arguments)
         np.testing.assert_array_equal(
-            given[3].numpy(), np.minimum(np.maximum(values, least), most, dtype="f4")
+            arguments[3].numpy(), np.minimum(np.maximum(values, least), most, dtype="f4")
         )
 
 
@@ -278,13 +278,13 @@ def test_norms_of_values_far_from_zero(opset: int, tmp_path: Path) -> None:
         return ((values - mean) / np.sqrt(variance + epsilon)).reshape(x.shape)
 
     scale, bias = (weights[name].reshape(6, 1, 1) for name in "sb")
-    wanted = [
+    expected = [
         normal(x.shape, (0, 2, 3), 0),
         normal(x.shape, (2, 3), 1e-5) * scale + bias,
         normal((2, 3, 40), (2,), 1e-5) * scale + bias,
     ]
-    got = tvm_outputs(write(model, tmp_path / "far.onnx"), {"x": x})
-    for value, reference in zip(got, wanted, strict=opset >= 18):
+    results = tvm_outputs(write(model, tmp_path / "far.onnx"), {"x": x})
+    for value, reference in zip(results, expected, strict=opset >= 18):
         assert np.abs(value - reference).max() <= 2e-3
 
 
@@ -336,12 +336,12 @@ def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> Non
     source = package.manifest.source
     assert (source.format, source.file) == ("tflite", "hey_jarvis.tflite")
     assert (package.path / "mod.params").stat().st_size > 1_000_000, "the weights are apart from the code"
-    given = random_inputs(package.manifest.entry().inputs, 5)
-    got = outputs_of(package.path, given)
-    wanted = run_reference(model_store.source_model(package), given)
-    assert set(got) == set(wanted)
-    for name, value in wanted.items():
-        assert np.abs(got[name] - value).max() <= 1e-6
+    inputs = random_inputs(package.manifest.entry().inputs, 5)
+    outputs = outputs_of(package.path, inputs)
+    expected = run_reference(model_store.source_model(package), inputs)
+    assert set(outputs) == set(expected)
+    for name, value in expected.items():
+        assert np.abs(outputs[name] - value).max() <= 1e-6
 
 
 @pytest.mark.parametrize("kind", ["QDQ uint8", "QOperator uint8 all", "dynamic extended", "tflite"])
@@ -352,16 +352,16 @@ def test_quantized_models_pass_when_off_by_one_quantum(kind: str, tmp_path: Path
     else:
         path = written_by_onnxruntime("convolutions", kind, tmp_path)
     package = api.compile(path, out=tmp_path / "pkg", platform="host").manifest
-    given = random_inputs(package.entry().inputs, 5)
+    inputs = random_inputs(package.entry().inputs, 5)
     limits = load_settings(environ={}).settings.verify
-    got = outputs_of(tmp_path / "pkg", given)
+    outputs = outputs_of(tmp_path / "pkg", inputs)
     quanta = package.made.quanta
     assert all(value > 0 for value in quanta.values()) and set(quanta) == set(
-        () if "dynamic" in kind else got
+        () if "dynamic" in kind else outputs
     )
-    assert compare(got, run_reference(path, given), limits, quanta=quanta).passed
-    moved = {name: value + np.float32(quanta.get(name, 0.0)) for name, value in got.items()}
-    (output,) = compare(moved, got, limits, quanta=quanta).outputs
+    assert compare(outputs, run_reference(path, inputs), limits, quanta=quanta).passed
+    moved = {name: value + np.float32(quanta.get(name, 0.0)) for name, value in outputs.items()}
+    (output,) = compare(moved, outputs, limits, quanta=quanta).outputs
     assert output.passed and ("one quantum" in output.note) == bool(quanta)
 
 
@@ -375,13 +375,13 @@ def test_quantized_tflite_operators(name: str, tmp_path: Path) -> None:
         whole = np.dtype(spec.dtype).kind == "i"
         values = quantized_tflite.RNG.integers(-128, 128, spec.shape) if whole else f32(*spec.shape)
         inputs[spec.name] = np.asarray(values, spec.dtype)
-    expected, given = run_reference(path, inputs), outputs_of(package.path, inputs)
-    assert list(given) == list(expected)
-    for out, wanted in expected.items():
-        value = given[out]
-        assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype), out
-        allowed = 1 if wanted.dtype.kind == "i" else 0.01 * np.abs(wanted).max()
-        assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
+    expected, outputs = run_reference(path, inputs), outputs_of(package.path, inputs)
+    assert list(outputs) == list(expected)
+    for out, reference in expected.items():
+        value = outputs[out]
+        assert (value.shape, value.dtype) == (reference.shape, reference.dtype), out
+        allowed = 1 if reference.dtype.kind == "i" else 0.01 * np.abs(reference).max()
+        assert np.abs(value.astype(np.float64) - reference).max() <= allowed, out
 
 
 def test_the_node_that_makes_a_shape_depend_on_values_is_named(tmp_path: Path) -> None:
@@ -406,8 +406,8 @@ def test_tflite_files_of_newer_writers(tmp_path: Path) -> None:
     imported = import_model(newer, {})
     inputs = random_inputs(imported.inputs, 1)
     (reference,) = run_reference(newer, inputs).values()
-    (got,), (expected,) = run_imported(imported, inputs).values(), tvm_outputs(path, inputs)
-    assert np.array_equal(got, expected) and np.abs(got.astype(int) - reference).max() <= 1
+    (output,), (expected,) = run_imported(imported, inputs).values(), tvm_outputs(path, inputs)
+    assert np.array_equal(output, expected) and np.abs(output.astype(int) - reference).max() <= 1
 
 
 def test_a_refused_tflite_operator_is_named(tmp_path: Path) -> None:
@@ -430,10 +430,10 @@ def test_other_shapes_of_a_tflite_model(tmp_path: Path) -> None:
     imported = import_model(model.path(), {"serving_default_input:0": (2, 1760)})
     assert imported.inputs[0].shape == (2, 1760) and imported.outputs[0].shape[0] == 2
     inputs = random_inputs(imported.inputs, 1)
-    wanted = run_reference(model.path(), inputs)["PartitionedCall:0"]
-    got = run_imported(imported, inputs)["PartitionedCall:0"]
-    assert np.ptp(wanted) > 1, "the output depends on the input"
-    assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    expected = run_reference(model.path(), inputs)["PartitionedCall:0"]
+    output = run_imported(imported, inputs)["PartitionedCall:0"]
+    assert np.ptp(expected) > 1, "the output depends on the input"
+    assert np.abs(output - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
@@ -504,16 +504,16 @@ def test_callables_that_make_pytorch_models(
     assert [spec.name for spec in imported.inputs] == ["image", "hints"]
     assert imported.source.format == "torch" and imported.file.suffix == ".pt2"
     inputs = random_inputs(imported.inputs, 1)
-    wanted, got = run_reference(imported.file, inputs), run_imported(imported, inputs)
+    expected, outputs = run_reference(imported.file, inputs), run_imported(imported, inputs)
     again = run_imported(import_model(imported.file, shapes), inputs)
-    assert len(wanted) == 2
-    for name, value in wanted.items():
-        assert np.abs(got[name] - value).max() <= 1e-5 and np.array_equal(got[name], again[name])
+    assert len(expected) == 2
+    for name, value in expected.items():
+        assert np.abs(outputs[name] - value).max() <= 1e-5 and np.array_equal(outputs[name], again[name])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("function", "code", "said"),
+    ("function", "code", "message"),
     [
         ("number", 8, "returned int, not a model"),
         ("failing", 8, "division by zero"),
@@ -521,12 +521,12 @@ def test_callables_that_make_pytorch_models(
         ("determinant", 9, "_linalg_det"),
     ],
 )
-def test_callables_that_do_not(function: str, code: int, said: str, tmp_path: Path) -> None:
+def test_callables_that_do_not(function: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(CALLABLES)
     done = adt(
         "compile", f"nets:{function}", "--trust", "--for", "host", "-o", tmp_path / "pkg", cwd=tmp_path
     )
-    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 @pytest.mark.nightly
@@ -545,9 +545,9 @@ def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     imported = import_model(path, {})
     assert [(spec.name, spec.shape) for spec in imported.inputs] == [("image", (1, 16, 16, 3))]
     inputs = random_inputs(imported.inputs, 1)
-    wanted, got = run_reference(path, inputs), run_imported(imported, inputs)
-    assert list(wanted) == list(got) == ["scores"]
-    assert np.abs(got["scores"] - wanted["scores"]).max() <= 1e-6
+    expected, outputs = run_reference(path, inputs), run_imported(imported, inputs)
+    assert list(expected) == list(outputs) == ["scores"]
+    assert np.abs(outputs["scores"] - expected["scores"]).max() <= 1e-6
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     assert adt("compile", path, "--explain").returncode == 0
@@ -577,16 +577,16 @@ TYPES = {
 
 
 def test_an_operator_has_a_kernel_for_each_of_its_types(tmp_path: Path) -> None:
-    random, models, given = np.random.default_rng(4), {}, {}
+    random, models, inputs = np.random.default_rng(4), {}, {}
     for op, dtype in ((op, dtype) for op, dtypes in TYPES.items() for dtype in dtypes):
         operands = 1 + (op in COMPARISONS)
         more = {"axes": [1], "keepdims": 0} if op.startswith("Reduce") else {}
         low = 1 if dtype.startswith("u") or "Log" in op else -3
         models[f"{op} {dtype}"] = typed_model(op, dtype, operands, **more)
-        given[f"{op} {dtype}"] = {
+        inputs[f"{op} {dtype}"] = {
             name: random.integers(low, 4, (3, 4)).astype(dtype) for name in "ab"[:operands]
         }
-    assert_same_in_tvm(models, tmp_path / "m.onnx", lambda _, wanted: 1e-6 * np.abs(wanted), given)
+    assert_same_in_tvm(models, tmp_path / "m.onnx", lambda _, expected: 1e-6 * np.abs(expected), inputs)
 
 
 @pytest.mark.parametrize("op", COMPARISONS)
@@ -604,9 +604,9 @@ def test_a_mean_of_integers_in_tflite(tmp_path: Path) -> None:
     x, y = model.tensor((2, 5), "int32"), model.tensor((2,), "int32")
     model.add("MEAN", [x, model.tensor((1,), "int32", [1])], [y], "ReducerOptions", keepDims=False)
     path = model.write(tmp_path / "m.tflite", [x], [y])
-    given = {"t0": np.array([[1, 2, 3, 4, 4], [-1, -2, -3, -4, -4]], np.int32)}
-    (got,), (wanted,) = tvm_outputs(path, given), run_reference(path, given).values()
-    np.testing.assert_array_equal(got, wanted)
+    inputs = {"t0": np.array([[1, 2, 3, 4, 4], [-1, -2, -3, -4, -4]], np.int32)}
+    (output,), (expected,) = tvm_outputs(path, inputs), run_reference(path, inputs).values()
+    np.testing.assert_array_equal(output, expected)
 
 
 SHAPE_CHAINS = [
@@ -648,9 +648,9 @@ def test_static_shapes_are_known_where_onnxslims_result_is_not_used(tmp_path: Pa
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
     path = write(model, tmp_path / "m.onnx")
-    given = {f"m{number}_x": f32(1, 2, 4, 5) for number in range(len(SHAPE_CHAINS))}
-    for got, wanted in zip(tvm_outputs(path, given), run_reference(path, given).values(), strict=True):
-        assert np.isnan(got).all() and np.isnan(wanted).all() and got.shape == wanted.shape
+    inputs = {f"m{number}_x": f32(1, 2, 4, 5) for number in range(len(SHAPE_CHAINS))}
+    for output, expected in zip(tvm_outputs(path, inputs), run_reference(path, inputs).values(), strict=True):
+        assert np.isnan(output).all() and np.isnan(expected).all() and output.shape == expected.shape
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -659,10 +659,10 @@ def test_a_region_of_no_image_reads_no_other_memory(mode: str, tmp_path: Path) -
     model = graph_of(nodes, {"x": (1, 2, 6, 6), "rois": (1, 4), "b": (1,)}, ["y"], opset=16)
     model.graph.input[2].type.tensor_type.elem_type = onnx.TensorProto.INT64
     model = onnx.shape_inference.infer_shapes(model)
-    given = {"x": f32(1, 2, 6, 6), "rois": np.array([[1, 1, 5, 5]], np.float32), "b": np.array([0])}
+    inputs = {"x": f32(1, 2, 6, 6), "rois": np.array([[1, 1, 5, 5]], np.float32), "b": np.array([0])}
     run = compiled(import_model(write(model, tmp_path / "m.onnx"), {}))
-    other = run(given | {"b": np.array([10**6])})
-    np.testing.assert_array_equal(other["y"], run(given)["y"])
+    other = run(inputs | {"b": np.array([10**6])})
+    np.testing.assert_array_equal(other["y"], run(inputs)["y"])
 
 
 def test_a_length_beyond_the_sequence_reads_no_other_memory(tmp_path: Path) -> None:

@@ -132,29 +132,29 @@ def test_textures_are_marked(model: Path, tmp_path: Path) -> None:
         "compile", model, "--for", "linux-aarch64", "--target", "adreno", "--no-check", "-o", tmp_path / "pkg"
     )
     shown = adt("inspect", tmp_path / "pkg").stdout
-    found = api.inspect(tmp_path / "pkg")
-    assert 0 < found.textured <= found.package.manifest.total
-    assert f"{found.textured} of them with textures" in shown and "global.texture" in shown
-    textured = [kernel for kernel in found.graph.kernels if kernel.textures]
-    texts = found.sources("opencl")
-    for kernel in found.graph.kernels:
+    inspection = api.inspect(tmp_path / "pkg")
+    assert 0 < inspection.textured <= inspection.package.manifest.total
+    assert f"{inspection.textured} of them with textures" in shown and "global.texture" in shown
+    textured = [kernel for kernel in inspection.graph.kernels if kernel.textures]
+    texts = inspection.sources("opencl")
+    for kernel in inspection.graph.kernels:
         assert ("image2d" in texts[kernel.name]) == bool(kernel.textures)
     assert any(argument.startswith("write_only ") for kernel in textured for argument in kernel.textures)
     adt_json("inspect", tmp_path / "pkg", "--html", tmp_path / "page.html")
-    report = found.package.manifest.made.textures
+    report = inspection.package.manifest.made.textures
     assert report is not None
     with browser() as shown_page:
         shown_page.open(tmp_path / "page.html")
         shown_page.run("[...document.querySelectorAll('nav button')][3].click()")
-        told = names(shown_page, "section[data-view=Textures] td")
+        cells = names(shown_page, "section[data-view=Textures] td")
         assert shown_page.complaints == []
     for operator in report.convolutions:
-        assert operator.name in told and (operator.reason or operator.grounds) in told
-    in_images = {tensor.name for tensor in found.graph.tensors if tensor.texture}
+        assert operator.name in cells and (operator.reason or operator.grounds) in cells
+    in_images = {tensor.name for tensor in inspection.graph.tensors if tensor.texture}
     assert in_images, "what a kernel reads as an image lies in one"
-    for call in found.graph.calls:
-        if not found.graph.textures_of(call.name):
-            assert not {found.graph.tensors[i].name for i in (*call.inputs, *call.outputs)} & in_images
+    for call in inspection.graph.calls:
+        if not inspection.graph.textures_of(call.name):
+            assert not {inspection.graph.tensors[i].name for i in (*call.inputs, *call.outputs)} & in_images
 
 
 def test_one_kernel(opencl: Path) -> None:
@@ -182,10 +182,10 @@ def test_code_and_relax(cpu: Path, opencl: Path) -> None:
 def test_params(model: Path, cpu: Path) -> None:
     rows = {row.name: row for row in api.inspect(cpu).params()}
     for tensor in onnx.load(model).graph.initializer:
-        wanted = numpy_helper.to_array(tensor)
+        array = numpy_helper.to_array(tensor)
         row = rows[tensor.name]
-        assert (np.prod(row.shape), row.bytes, row.not_finite) == (wanted.size, wanted.nbytes, 0)
-        assert np.allclose([row.min, row.max, row.mean], [wanted.min(), wanted.max(), wanted.mean()])
+        assert (np.prod(row.shape), row.bytes, row.not_finite) == (array.size, array.nbytes, 0)
+        assert np.allclose([row.min, row.max, row.mean], [array.min(), array.max(), array.mean()])
     assert "2 parameters" in adt("inspect", cpu, "--params").stdout
 
 
@@ -199,10 +199,10 @@ def test_diff(model: Path, opencl: Path, cpu: Path, tmp_path: Path) -> None:
     changed.graph.initializer[1].CopyFrom(numpy_helper.from_array(array, "w2"))
     onnx.save(changed, tmp_path / model.name)
     adt_json("compile", tmp_path / model.name, "--for", "linux-aarch64", "-o", tmp_path / "changed")
-    found = api.inspect_diff(cpu, tmp_path / "changed")
-    assert [row.name for row in found.fields] == ["source.sha256"]
-    assert not found.kernels
-    assert [(c.name, round(c.max_abs or 0, 4)) for c in found.changed_params] == [("w2", 0.5)]
+    difference = api.inspect_diff(cpu, tmp_path / "changed")
+    assert [row.name for row in difference.fields] == ["source.sha256"]
+    assert not difference.kernels
+    assert [(c.name, round(c.max_abs or 0, 4)) for c in difference.changed_params] == [("w2", 0.5)]
 
 
 @pytest.fixture(scope="module")
@@ -227,8 +227,8 @@ def page(opencl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names(page: Page, selector: str) -> list[str]:
-    found: list[str] = page.run(f"[...document.querySelectorAll('{selector}')].map(e => e.textContent)")
-    return found
+    contents: list[str] = page.run(f"[...document.querySelectorAll('{selector}')].map(e => e.textContent)")
+    return contents
 
 
 def test_the_page_in_a_browser(opencl: Path, page: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def two_kernels() -> Any:
     schedule.bind(outer, "blockIdx.x")
     schedule.bind(inner, "threadIdx.x")
     named = {"plain": plain, "bound": schedule.mod["main"]}
-    return tvm.IRModule({name: one.with_attr("global_symbol", name) for name, one in named.items()})
+    return tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in named.items()})
 
 
 def check(remote: Any, library: CompiledKernel) -> None:
@@ -141,13 +141,13 @@ def test_what_is_no_kernel(tmp_path: Path) -> None:
     relax = tvm.relax.BlockBuilder()
     with relax.function("main", [x := tvm.relax.Var("x", tvm.relax.TensorStructInfo((4,), "float32"))]):
         relax.emit_func_output(x)
-    for kernel, said in (
+    for kernel, message in (
         (5, "a int is no kernel"),
         ([], "a list is no kernel"),
         ([*add_one(), 3], "a list is no kernel"),
         (relax.get(), "main is no kernel but a Function"),
     ):
-        with pytest.raises(ModelError, match=said):
+        with pytest.raises(ModelError, match=message):
             adt.compile_kernel(kernel, platform="host", out=tmp_path / "x.so")
     with pytest.raises(ModelError, match="2 functions and one name"):
         adt.compile_kernel(two_kernels(), name="x", platform="host", out=tmp_path / "x.so")
@@ -163,12 +163,12 @@ def test_code_for_a_phones_chip_has_no_sve(tmp_path: Path) -> None:
 
     a, b = (te.placeholder((LENGTH,), "int32", name=name) for name in "ab")
     quotient = te.compute((LENGTH,), lambda i: tirx.truncdiv(a[i], b[i]), name="q")
-    found = {}
+    uses_sve = {}
     for cpu in ("cortex-x2", "snapdragon-8gen1", "cortex-x2,-sve"):
         library = adt.compile_kernel(
             [a, b, quotient], name="divide", platform="linux-aarch64", cpu=cpu, out=tmp_path / "divide.so"
         )
         words = ["aarch64-linux-gnu-objdump", "-d", str(library.path)]
         code = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        found[cpu] = bool(re.search(r"\bz\d+\.s\b", code))
-    assert found == {"cortex-x2": True, "snapdragon-8gen1": False, "cortex-x2,-sve": False}
+        uses_sve[cpu] = bool(re.search(r"\bz\d+\.s\b", code))
+    assert uses_sve == {"cortex-x2": True, "snapdragon-8gen1": False, "cortex-x2,-sve": False}

@@ -122,11 +122,11 @@ class Range:
                 running.kill()
         return f"round {number}, {kind}: {way} after {moment:.3f} s"
 
-    def nothing_here(self, what: str) -> None:
+    def nothing_here(self, description: str) -> None:
         """Wait until no process of the killed one runs and none of its temporary names is there."""
         end = time.monotonic() + 60
         while left := [*self.running(), *self.temporary()]:
-            assert time.monotonic() < end, "\n".join([what, *left])
+            assert time.monotonic() < end, "\n".join([description, *left])
             time.sleep(0.1)
 
     def running(self) -> Iterator[str]:
@@ -155,14 +155,14 @@ class Deploys:
         bundle = make_bundle(self.top / "bundle", {"lib/large.so": place.moments.randbytes(4 << 20)})
         package = make_package(self.top / "package", params=b"%d" % number)
         words = ("deploy", package.path, "--bundle", bundle.path, "--serial", self.device.serial)
-        what = place.kill("deploy", number, *words)
-        soon_nothing(self.device, after=what)
+        description = place.kill("deploy", number, *words)
+        soon_nothing(self.device, after=description)
         whole = self.complete
-        assert wrong_files(self.device, whole.directory, whole.manifest) == [], what
+        assert wrong_files(self.device, whole.directory, whole.manifest) == [], description
         if number % 8 == 0:
             document = invoke_json(*words)
             again = invoke_json(*words)
-            assert again["sent_files"] == [], (what, document, again)
+            assert again["sent_files"] == [], (description, document, again)
 
 
 @dataclass
@@ -177,14 +177,14 @@ class Servers:
         stopping = number % 2 == 1 and "rpc start" in place.times
         if stopping:
             assert invoke(*start).returncode == 0
-            what = place.kill("rpc stop", number, "rpc", "stop", "--all")
+            description = place.kill("rpc stop", number, "rpc", "stop", "--all")
         else:
-            what = place.kill("rpc start", number, *start)
-        assert invoke("rpc", "stop", "--all").returncode == 0, what
-        assert invoke("tracker", "stop").returncode == 0, what
-        soon_nothing(self.device, after=what)
+            description = place.kill("rpc start", number, *start)
+        assert invoke("rpc", "stop", "--all").returncode == 0, description
+        assert invoke("tracker", "stop").returncode == 0, description
+        soon_nothing(self.device, after=description)
         files = [path for path in state.rpc_directory().rglob("*") if path.is_file()]
-        assert [path.name for path in files if path.suffix not in (".lock", ".log")] == [], what
+        assert [path.name for path in files if path.suffix not in (".lock", ".log")] == [], description
 
 
 @dataclass
@@ -197,12 +197,12 @@ class Compiles:
         out = place.top / "out" / ("pkg", "pkg.tar")[number % 2]
         words: list[object] = ["compile", self.model, "--for", "host", "-o", out]
         opt = number // 2 % 4
-        what = place.kill(
+        description = place.kill(
             "compile", number, *words, "--opt-level", opt, *(["--no-cache"] * (number % 3 == 0))
         )
-        place.nothing_here(what)
+        place.nothing_here(description)
         if out.exists():
-            assert invoke("package", "verify", out).returncode == 0, what
+            assert invoke("package", "verify", out).returncode == 0, description
 
 
 @pytest.fixture(scope="module")
@@ -225,22 +225,22 @@ def test_kills_of_tuning_lose_nothing(
     network, database = small_network(tmp_path / "small.onnx"), tmp_path / "db"
     words = ("tune", network, "--target", "host", *QUICK, "--db", database, "--bundle", bundle.path)
     place.times["tune"] = 20.0 if rounds > 2 else 4.0
-    kept: list[object] = []
+    records_before: list[object] = []
     began = time.monotonic()
     for number in range(rounds):
         # Every second one has measured something new before it is killed.
-        after = [lambda: True, lambda: logged(database) > len(kept)][number % 2]  # noqa: B023
-        what = place.kill("tune", number, *words, "--trials", 400, "--seed", number, after=after)
-        place.nothing_here(what)
+        after = [lambda: True, lambda: logged(database) > len(records_before)][number % 2]  # noqa: B023
+        description = place.kill("tune", number, *words, "--trials", 400, "--seed", number, after=after)
+        place.nothing_here(description)
         records_now: list[object] = [*records(database)]
-        assert records_now[: len(kept)] == kept, what
-        assert logged(database) <= len(records_now), what
-        assert not database.exists() or verify(database).passed, what
-        kept = records_now
+        assert records_now[: len(records_before)] == records_before, description
+        assert logged(database) <= len(records_now), description
+        assert not database.exists() or verify(database).passed, description
+        records_before = records_now
     record_property("killed", {str(code): count for code, count in place.codes.items()})
-    record_property("records", len(kept))
+    record_property("records", len(records_before))
     record_property("seconds", round(time.monotonic() - began))
-    assert kept, "some of them measured"
+    assert records_before, "some of them measured"
     wait_for(lambda: not list(place.running()), "all of it ended")
     assert invoke_json("db", "verify", database)["passed"]
 
@@ -345,8 +345,8 @@ def test_kills_of_what_writes_leave_all_of_it_or_nothing(
     writing = kind(place)
     began = time.monotonic()
     for number in range(rounds + 1):  # the first one is not killed
-        what = place.kill("writing", number, *writing.words)
-        place.nothing_here(what)
+        description = place.kill("writing", number, *writing.words)
+        place.nothing_here(description)
         if writing.out.exists():
             writing.complete()
         if number % 2:  # the next one begins without

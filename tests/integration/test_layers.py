@@ -265,11 +265,11 @@ def test_what_is_constant_is_no_kind(tmp_path: Path) -> None:
     assert "DynamicQuantizeLinear" not in {kind.operator for kind in kinds_of(onnx.load(model), {})}
 
 
-@pytest.mark.parametrize(("op", "one"), [("Mul", True), ("Pow", False)])
-def test_floats_make_a_kind_where_they_are_arguments(op: str, one: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("op", "same_kind"), [("Mul", True), ("Pow", False)])
+def test_floats_make_a_kind_where_they_are_arguments(op: str, same_kind: bool, tmp_path: Path) -> None:
     nodes = [helper.make_node(op, ["x", "c"], ["y"])]
     models = [write(tmp_path / f"{n}.onnx", nodes, c=np.float32(n)) for n in (2, 3)]
-    assert (kinds(models[0]) == kinds(models[1])) is one
+    assert (kinds(models[0]) == kinds(models[1])) is same_kind
 
 
 def test_scales_of_quantized_tensors_make_no_kind_in_tflite(tmp_path: Path) -> None:
@@ -279,9 +279,9 @@ def test_scales_of_quantized_tensors_make_no_kind_in_tflite(tmp_path: Path) -> N
     for x, y in ((first, second), (second, third)):
         file.add("TANH", [x], [y])
     file.write(tmp_path / "m.tflite", [first], [third])
-    found = list(tflite_kinds_of((tmp_path / "m.tflite").read_bytes()))
-    assert len(found) == 2
-    assert found[0].key == found[1].key
+    tensor_kinds = list(tflite_kinds_of((tmp_path / "m.tflite").read_bytes()))
+    assert len(tensor_kinds) == 2
+    assert tensor_kinds[0].key == tensor_kinds[1].key
 
 
 def test_extents_become_shorter_and_stay_apart() -> None:

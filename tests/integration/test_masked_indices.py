@@ -20,18 +20,18 @@ def test_what_is_not_selected_may_be_any(masked_by: str, tmp_path: Path) -> None
         node("Where", ["masked", "zero", "ids"], ["rows"]),
         node("Gather", ["table", "rows"], ["y"], axis=0),
     ]
-    given = {"ids": IDS}
+    arrays = {"ids": IDS}
     if masked_by == "value":
         nodes.insert(0, node("Equal", ["ids", "hidden"], ["masked"]))
     else:
-        given["mask"] = (IDS == -100).astype(np.int64)
+        arrays["mask"] = (IDS == -100).astype(np.int64)
         nodes.insert(0, node("Cast", ["mask"], ["masked"], to=TensorProto.BOOL))
     constants = {"table": TABLE, "zero": np.array(0), "hidden": np.array(-100)}
-    inputs = {name: array.shape for name, array in given.items()}
+    inputs = {name: array.shape for name, array in arrays.items()}
     model = write(graph_of(nodes, inputs, ["y"], constants, kind=TensorProto.INT64), tmp_path / "m.onnx")
 
     package = adt.compile(model, out=tmp_path / "package", platform="host")
-    result = adt.run(package.path, inputs=given).outputs["y"]
+    result = adt.run(package.path, inputs=arrays).outputs["y"]
 
     inside = np.where(IDS == -100, 0, IDS)
     inside = np.clip(np.where(inside < 0, inside + 4, inside), 0, 3)

@@ -35,10 +35,10 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "target"), cases())
 def test_a_row(name: str, target: str) -> None:
-    found = model_table.row(real_models.named(name), target, "float32")
+    row = model_table.row(real_models.named(name), target, "float32")
 
-    assert found["status"] == ("not compiled" if (name, target) in REFUSED else "right"), found
+    assert row["status"] == ("not compiled" if (name, target) in REFUSED else "right"), row
     stored = STORED[name]["float32"][target]
-    assert stored["status"] == found["status"]
-    assert found.get("textured") == stored.get("textured")
-    assert found.get("convolutions") == stored.get("convolutions")
+    assert stored["status"] == row["status"]
+    assert row.get("textured") == stored.get("textured")
+    assert row.get("convolutions") == stored.get("convolutions")

@@ -124,8 +124,8 @@ def test_what_the_clml_runtime_gets_wrong_stays(tmp_path: Path) -> None:
 def package(tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
     """Compile the residual network with calls of CLML; net.onnx lies beside it."""
     place = tmp_path_factory.mktemp("clml")
-    given = {"platform": "host", "target": "opencl", "offload": "clml", "use_cache": False}
-    return adt.compile(residual_net(place / "net.onnx"), out=place / "package", **given)
+    options = {"platform": "host", "target": "opencl", "offload": "clml", "use_cache": False}
+    return adt.compile(residual_net(place / "net.onnx"), out=place / "package", **options)
 
 
 def test_a_clml_package_holds_the_subgraph_and_its_weights(package: ModelPackage) -> None:
@@ -221,5 +221,5 @@ def test_the_subgraphs_compute_real_models(name: str) -> None:
     computed = run_with_numpy(offloaded, *(inputs[spec.name] for spec in imported.inputs))
     plain = OffloadedModel(imported.module, imported.params, offloaded.report, ())
     expected = run_with_numpy(plain, *(inputs[spec.name] for spec in imported.inputs))
-    for have, want in zip(computed, expected, strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))
+    for have, reference in zip(computed, expected, strict=True):
+        np.testing.assert_allclose(have, reference, rtol=1e-3, atol=1e-4 * float(np.abs(reference).max()))

@@ -50,8 +50,8 @@ def rtvm(host_bundle: TargetBundle) -> Path:
 
 
 def check(batch: Sequence[str], rtvm: Path) -> None:
-    found = onnx_sweep.outcomes(batch, rtvm)
-    wrong = {name: pair for name, pair in found.items() if pair[0] not in onnx_cases.ACCEPTED}
+    results = onnx_sweep.outcomes(batch, rtvm)
+    wrong = {name: pair for name, pair in results.items() if pair[0] not in onnx_cases.ACCEPTED}
     assert not wrong, f"PYTHONPATH=tests python -m support.models.onnx_sweep {next(iter(wrong))!r}"
 
 

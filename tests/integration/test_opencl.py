@@ -187,4 +187,4 @@ def test_without_opencl_the_run_says_so(rack: Rack, tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="opencl cannot be used"):
         adt.run(package.path, serial=device.serial)
     rack.stop("plain")
-    assert device.serial not in {found.serial for found in selection.listing()}
+    assert device.serial not in {listed.serial for listed in selection.listing()}

@@ -141,11 +141,11 @@ def test_two_at_once_compile_once(model: Path, tmp_path: Path) -> None:
 def test_a_damaged_entry_is_made_again(model: Path, own_cache: Path, tmp_path: Path) -> None:
     words = ["compile", model, "--for", "linux-aarch64", *LEVEL, "-o"]
     adt_json(*words, tmp_path / "one")
-    wanted = sums(tmp_path / "one")
+    expected = sums(tmp_path / "one")
     for entry in own_cache.glob("packages/small-*/mod.params"):
         entry.write_bytes(b"damage")
     document = adt_json(*words, tmp_path / "two")
-    assert document["cached"] is False and sums(tmp_path / "two") == wanted
+    assert document["cached"] is False and sums(tmp_path / "two") == expected
 
 
 def test_mod_json_fits_its_schema(package: Path) -> None:
@@ -192,12 +192,12 @@ def test_verify_names_what_is_wrong(package: Path, tmp_path: Path) -> None:
         ("inspect", "relax.py was changed", lambda p: flip(p / "inspect/relax.py")),
         ("inspect", "surprise is not described", lambda p: (p / "inspect/surprise").write_text("x")),
     ]
-    for number, (name, said, damage) in enumerate(cases):
+    for number, (name, message, damage) in enumerate(cases):
         bad = edited(package, tmp_path / str(number))
         damage(bad)
-        found = api.package_verify(bad)
-        wrong = {finding.name: finding.found for finding in found.integrity.findings if not finding.passed}
-        assert not found.passed and said in wrong[name], wrong
+        result = api.package_verify(bad)
+        wrong = {finding.name: finding.found for finding in result.integrity.findings if not finding.passed}
+        assert not result.passed and message in wrong[name], wrong
     done = adt("package", "verify", tmp_path / "0")
     assert done.returncode == 11 and "not sound: mod.params" in done.stderr
     machine = edited(package, tmp_path / "machine", target=facts["target"] | {"machine": "X86_64"})
@@ -231,10 +231,10 @@ def test_without_its_record_a_package_runs(model: Path, tmp_path: Path) -> None:
     assert refused.returncode == 11 and "adt compile small.onnx" in refused.stderr
     import tvm
 
-    found = tvm.runtime.load_param_dict_from_file(str(pkg / "mod.params"))
-    params = [found[name] for name in load_package(pkg).manifest.entry().params]
+    stored = tvm.runtime.load_param_dict_from_file(str(pkg / "mod.params"))
+    params = [stored[name] for name in load_package(pkg).manifest.entry().params]
     vm = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(pkg / "mod.so")), tvm.cpu())
-    given = np.ones((1, 4), np.float32)
+    array = np.ones((1, 4), np.float32)
     weight = numpy_helper.to_array(onnx.load(model).graph.initializer[0])
-    got = vm["main"](tvm.runtime.tensor(given), *params).numpy()
-    assert np.allclose(got, 1 / (1 + np.exp(-given @ weight)), atol=1e-6)
+    output = vm["main"](tvm.runtime.tensor(array), *params).numpy()
+    assert np.allclose(output, 1 / (1 + np.exp(-array @ weight)), atol=1e-6)

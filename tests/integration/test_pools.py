@@ -25,11 +25,11 @@ def check(nodes: list[Any], shape: tuple[int, ...], path: Path, weights: Any = N
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # it warns of shapes that ONNX infers wrongly, and folds them
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    wanted = onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})
-    got = run_imported(import_model(path, {}), {"x": x})
-    for name, reference in zip(names, wanted, strict=True):
-        assert got[name].shape == reference.shape, name
-        np.testing.assert_allclose(got[name], reference, rtol=1e-5, atol=1e-6, err_msg=name)
+    expected = onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})
+    outputs = run_imported(import_model(path, {}), {"x": x})
+    for name, reference in zip(names, expected, strict=True):
+        assert outputs[name].shape == reference.shape, name
+        np.testing.assert_allclose(outputs[name], reference, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("op", OPERATORS)

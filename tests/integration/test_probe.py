@@ -99,10 +99,10 @@ def test_every_path_that_tvm_opens_is_among_the_known_places(tree: Path) -> None
 
 def test_pocl_answers(program: Path) -> None:
     """Query a real OpenCL: Debian's loader with PoCL (pocl-opencl-icd, ocl-icd-libopencl1)."""
-    found = only(program, "libOpenCL.so.1")
-    assert found["outcome"] == "answered", found["said"]
-    assert found["path"].endswith("libOpenCL.so.1")
-    (platform,) = [p for p in found["platforms"] if p["name"] == "Portable Computing Language"]
+    candidate = only(program, "libOpenCL.so.1")
+    assert candidate["outcome"] == "answered", candidate["said"]
+    assert candidate["path"].endswith("libOpenCL.so.1")
+    (platform,) = [p for p in candidate["platforms"] if p["name"] == "Portable Computing Language"]
     (device,) = platform["devices"]
     assert device["kind"] == "cpu" and device["version"].startswith("OpenCL 3.0 PoCL")
     assert device["compute_units"] == len(os.sched_getaffinity(0)) or device["compute_units"] >= 1
@@ -158,9 +158,9 @@ def test_a_library_that_behaves_is_reported_as_it_answers(
     program: Path, headers: Path, tmp_path: Path
 ) -> None:
     library = make_standin_opencl(tmp_path / "good.so", "CLML", headers=headers)
-    found = only(program, library)
-    assert (found["outcome"], found["said"], found["path"]) == ("answered", "", str(library))
-    (platform,) = found["platforms"]
+    candidate = only(program, library)
+    assert (candidate["outcome"], candidate["said"], candidate["path"]) == ("answered", "", str(library))
+    (platform,) = candidate["platforms"]
     assert platform.pop("devices") == [DEVICE]
     assert platform == {
         "name": "STAND-IN platform",
@@ -169,12 +169,12 @@ def test_a_library_that_behaves_is_reported_as_it_answers(
         "extensions": ["cl_khr_icd", "cl_adt_standin"],
         "error": None,
     }
-    assert found["clml_versions"] == ["3.0", "4.0"]
+    assert candidate["clml_versions"] == ["3.0", "4.0"]
     assert "STAND-IN: drivers print" in run(program, "--only", library).stderr
 
 
 @pytest.mark.parametrize(
-    ("faults", "outcome", "said"),
+    ("faults", "outcome", "message"),
     [
         (("CRASH_LOADING",), "crashed", "signal 6) while loading it"),
         (("EXIT_LOADING",), "crashed", "exit code 3) while loading it"),
@@ -185,28 +185,28 @@ def test_a_library_that_behaves_is_reported_as_it_answers(
     ],
 )
 def test_a_library_that_misbehaves_loses_nothing_but_itself(
-    program: Path, headers: Path, tmp_path: Path, faults: tuple[str, ...], outcome: str, said: str
+    program: Path, headers: Path, tmp_path: Path, faults: tuple[str, ...], outcome: str, message: str
 ) -> None:
     bad = make_standin_opencl(tmp_path / "bad.so", *faults, headers=headers)
     good = make_standin_opencl(tmp_path / "good.so", headers=headers)
     document = report(program, "--only", bad, good)
     first, second = document["candidates"]
-    assert first["outcome"] == outcome and said in first["said"]
+    assert first["outcome"] == outcome and message in first["said"]
     assert second["outcome"] == "answered" and second["platforms"][0]["devices"] == [DEVICE]
     assert document["taken"] == str(bad)  # TVM opens it all the same, and would share its fate
 
 
 def test_what_was_said_before_a_crash_is_kept(program: Path, headers: Path, tmp_path: Path) -> None:
     library = make_standin_opencl(tmp_path / "clml.so", "CLML", "CRASH_IN_CLML", headers=headers)
-    found = only(program, library)
-    assert found["outcome"] == "crashed" and "while asking for the versions of CLML" in found["said"]
-    assert found["path"] == str(library) and found["platforms"][0]["devices"] == [DEVICE]
+    candidate = only(program, library)
+    assert candidate["outcome"] == "crashed" and "while asking for the versions of CLML" in candidate["said"]
+    assert candidate["path"] == str(library) and candidate["platforms"][0]["devices"] == [DEVICE]
 
 
 def test_a_library_that_hangs_is_given_up(program: Path, headers: Path, tmp_path: Path) -> None:
     library = make_standin_opencl(tmp_path / "slow.so", "HANG_IN_DEVICE", headers=headers)
-    found = only(program, library, "--timeout", 2)
-    assert found["outcome"] == "timed-out" and "within 2000 ms while asking device 0" in found["said"]
+    candidate = only(program, library, "--timeout", 2)
+    assert candidate["outcome"] == "timed-out" and "within 2000 ms while asking device 0" in candidate["said"]
 
 
 def test_devices_that_cannot_be_had(program: Path, headers: Path, tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_devices_that_cannot_be_had(program: Path, headers: Path, tmp_path: Path
 
 
 def test_what_a_driver_does_not_tell_is_null(program: Path, headers: Path, tmp_path: Path) -> None:
-    found = only(program, make_standin_opencl(tmp_path / "old.so", "NO_PITCH", headers=headers))
-    device = found["platforms"][0]["devices"][0]
+    candidate = only(program, make_standin_opencl(tmp_path / "old.so", "NO_PITCH", headers=headers))
+    device = candidate["platforms"][0]["devices"][0]
     assert device["image_pitch_alignment"] is None and device["image2d_max_width"] == 16384
     old = opencl.parse_report(json.dumps(report(program, "--only", tmp_path / "old.so")))
     assert old.device is None
@@ -242,10 +242,10 @@ def test_the_first_of_tvms_libraries_that_loads_is_taken(
         "platforms": [],
         "clml_versions": [],
     }
-    found = report(program, other, LD_LIBRARY_PATH=str(tmp_path / "first"))
-    assert found["taken"] == "libOpenCL.so"
-    assert found["candidates"][0]["path"] == str(tmp_path / "first/libOpenCL.so")
-    read = opencl.parse_report(json.dumps(found))
+    probe = report(program, other, LD_LIBRARY_PATH=str(tmp_path / "first"))
+    assert probe["taken"] == "libOpenCL.so"
+    assert probe["candidates"][0]["path"] == str(tmp_path / "first/libOpenCL.so")
+    read = opencl.parse_report(json.dumps(probe))
     assert read.device and read.device.name == "STAND-IN GPU" and read.device.fp16
     assert read.device.qualcomm == ("cl_qcom_ml_ops",)
 
@@ -253,8 +253,8 @@ def test_the_first_of_tvms_libraries_that_loads_is_taken(
 def test_googles_phones_switch_opencl_on_first(program: Path, headers: Path, tmp_path: Path) -> None:
     make_standin_opencl(tmp_path / "libOpenCL-pixel.so", "PIXEL", headers=headers)
     asked = ("--only", "libOpenCL-pixel.so")
-    (found,) = report(program, *asked, LD_LIBRARY_PATH=str(tmp_path))["candidates"]
-    assert found["outcome"] == "answered" and found["platforms"][0]["devices"] == [DEVICE]
+    (candidate,) = report(program, *asked, LD_LIBRARY_PATH=str(tmp_path))["candidates"]
+    assert candidate["outcome"] == "answered" and candidate["platforms"][0]["devices"] == [DEVICE]
     make_standin_opencl(tmp_path / "libOpenCL-pixel.so", headers=headers)  # without those functions
     document = report(program, *asked, LD_LIBRARY_PATH=str(tmp_path))
     assert "enableOpenCL" in document["candidates"][0]["said"] and document["taken"] is None
@@ -278,8 +278,8 @@ def test_the_list_is_read_from_whatever_tree_is_built(tree: Path, tmp_path: Path
     wrapper = tmp_path / "src/runtime/opencl/opencl_wrapper/opencl_wrapper.cc"
     wrapper.parent.mkdir(parents=True)
     wrapper.write_text("something else")
-    found, said = read(root=tmp_path)
-    assert found == ["libOpenCL.so"] and "does not list the OpenCL libraries" in said
+    libraries, warning = read(root=tmp_path)
+    assert libraries == ["libOpenCL.so"] and "does not list the OpenCL libraries" in warning
 
 
 def test_a_wrong_command_line_is_refused(program: Path) -> None:
@@ -326,18 +326,18 @@ def asked(serial: str, *more: object) -> tuple[dict[str, Any], bool]:
 
 def test_a_virtual_device_is_probed_once_per_boot(bundle: Path, rack: Rack) -> None:
     phone = rack.start("probed")
-    found, sent = asked(phone.serial)
-    assert sent and (found["schema"], found["schema_version"]) == ("adt.probe", 1)
-    assert found["virtual"] and found["platforms"] == ["linux-aarch64"] and found["machine"] == "aarch64"
-    assert found["memory"]["total"] > found["memory"]["available"] > 0 and found["page_size"] == 4096
-    assert found["cpu"] is None and "no CPU of its own" in found["missing"]["cpu"]
-    assert found["android"] is None and found["selinux"] is None
-    names = [candidate["library"] for candidate in found["opencl"]["candidates"]]
-    assert names[0] == "libOpenCL.so" and found["opencl"]["taken"] is None
-    assert {candidate["outcome"] for candidate in found["opencl"]["candidates"]} == {"not-loaded"}
+    probe, sent = asked(phone.serial)
+    assert sent and (probe["schema"], probe["schema_version"]) == ("adt.probe", 1)
+    assert probe["virtual"] and probe["platforms"] == ["linux-aarch64"] and probe["machine"] == "aarch64"
+    assert probe["memory"]["total"] > probe["memory"]["available"] > 0 and probe["page_size"] == 4096
+    assert probe["cpu"] is None and "no CPU of its own" in probe["missing"]["cpu"]
+    assert probe["android"] is None and probe["selinux"] is None
+    names = [candidate["library"] for candidate in probe["opencl"]["candidates"]]
+    assert names[0] == "libOpenCL.so" and probe["opencl"]["taken"] is None
+    assert {candidate["outcome"] for candidate in probe["opencl"]["candidates"]} == {"not-loaded"}
 
     again, sent_again = asked(phone.serial)
-    assert not sent_again and again["opencl"] == found["opencl"] and again["boot"] == found["boot"]
+    assert not sent_again and again["opencl"] == probe["opencl"] and again["boot"] == probe["boot"]
     assert asked(phone.serial, "--fresh")[1]
     assert entries(phone, f"{user_directory()}/tmp") == []
     assert not [row for row in processes(phone) if "adt_probe" in row]
@@ -346,7 +346,7 @@ def test_a_virtual_device_is_probed_once_per_boot(bundle: Path, rack: Rack) -> N
     restarted = rack.boot("probed", port=int(phone.serial.rpartition(":")[2]))
     invoke_json("devices")
     after, sent_after = asked(restarted.serial)
-    assert restarted.serial == phone.serial and after["boot"] != found["boot"] and sent_after
+    assert restarted.serial == phone.serial and after["boot"] != probe["boot"] and sent_after
 
 
 @pytest.fixture(scope="module")
@@ -381,14 +381,14 @@ def test_a_library_on_the_device_is_found_and_judged(
 
     def judged(name: str) -> dict[str, Any]:
         checks = invoke_json("doctor", "device", "--serial", phone.serial)["checks"]
-        (found,) = [check for check in checks if check["name"] == f"{phone.serial}: {name}"]
-        return dict(found)
+        (check,) = [check for check in checks if check["name"] == f"{phone.serial}: {name}"]
+        return dict(check)
 
     put()
     document, _ = asked(phone.serial, "--fresh")
-    found = {candidate["library"]: candidate for candidate in document["opencl"]["candidates"]}
-    assert found[place]["outcome"] == "answered" and not found[place]["tvm"]
-    assert found[place]["platforms"][0]["devices"] == [DEVICE]
+    candidates = {candidate["library"]: candidate for candidate in document["opencl"]["candidates"]}
+    assert candidates[place]["outcome"] == "answered" and not candidates[place]["tvm"]
+    assert candidates[place]["platforms"][0]["devices"] == [DEVICE]
     assert document["opencl"]["taken"] is None and document["gpu"] is None
     verdict = judged("OpenCL")
     assert verdict["status"] == "warning" and verdict["origin"] == "adt_probe on the device"
@@ -410,8 +410,8 @@ def test_a_device_that_does_not_carry_stderr_apart(headers: Path, tmp_path: Path
     place = "/data/data/org.pocl.libs/files/lib64/libpocl.so"
     phone.shell(["mkdir", "-p", place.rpartition("/")[0]])
     phone.push(library, place, mode=0o644)
-    found, sent = asked(phone.serial)
-    assert sent and found["opencl"]["candidates"][-1]["outcome"] == "answered"
+    probe, sent = asked(phone.serial)
+    assert sent and probe["opencl"]["candidates"][-1]["outcome"] == "answered"
 
 
 def test_without_a_bundle_the_rest_is_still_told(
@@ -419,9 +419,9 @@ def test_without_a_bundle_the_rest_is_still_told(
 ) -> None:
     phone = rack.start("bare", abi=NATIVE.name)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
-    found = invoke_json("probe", "--serial", phone.serial)
-    assert found["opencl"] is None and found["memory"]
-    assert found["missing"]["opencl"].endswith(f"adt build-target --for {NATIVE.linux_platform}")
+    probe = invoke_json("probe", "--serial", phone.serial)
+    assert probe["opencl"] is None and probe["memory"]
+    assert probe["missing"]["opencl"].endswith(f"adt build-target --for {NATIVE.linux_platform}")
     assert remembered_file(phone.serial).is_file()
     checks = invoke_json("doctor", "device", "--serial", phone.serial)["checks"]
     assert [c["status"] for c in checks if c["name"] == f"{phone.serial}: OpenCL"] == ["ok"]
@@ -460,10 +460,10 @@ def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
     """Compute by a real OpenCL for arm64 on the (emulated) processor."""
     (machine,) = invoke_json("emulator", "start", "pocl", "--opencl")["emulators"]
     try:
-        found, _ = asked(machine["serial"])
-        assert found["opencl"]["taken"] == "libOpenCL.so"
+        probe, _ = asked(machine["serial"])
+        assert probe["opencl"]["taken"] == "libOpenCL.so"
         read = opencl.parse_report(
-            json.dumps({"schema": "adt.opencl-probe", "schema_version": 1, **found["opencl"]})
+            json.dumps({"schema": "adt.opencl-probe", "schema_version": 1, **probe["opencl"]})
         )
         assert read.platform and read.platform.name == "Portable Computing Language"
         assert read.device and read.device.kind == "cpu" and read.device.images

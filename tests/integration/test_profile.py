@@ -156,13 +156,13 @@ def test_the_document_goes_to_inspect(on_cpu: Path, tmp_path: Path) -> None:
 
 
 def test_opencl_has_the_devices_clock(on_pocl: Path, tmp_path: Path) -> None:
-    found = api.profile(on_pocl, runs=3, warmup_runs=1)
-    check_work(found, on_pocl)
-    assert {(call.device, call.clock) for call in work(found)} == {("opencl", "event")}
-    assert all(call.host_us and call.host_us > 0 for call in work(found))
-    assert "its events" in found.clock
-    assert any("OpenCL on a CPU" in note for note in found.notes), "PoCL is no GPU"
-    api.profile_html(found, tmp_path / "page.html")
+    result = api.profile(on_pocl, runs=3, warmup_runs=1)
+    check_work(result, on_pocl)
+    assert {(call.device, call.clock) for call in work(result)} == {("opencl", "event")}
+    assert all(call.host_us and call.host_us > 0 for call in work(result))
+    assert "its events" in result.clock
+    assert any("OpenCL on a CPU" in note for note in result.notes), "PoCL is no GPU"
+    api.profile_html(result, tmp_path / "page.html")
     assert "OpenCL on a CPU" in (tmp_path / "page.html").read_text()
 
 
@@ -202,11 +202,11 @@ def test_an_emulated_device_has_no_speed(
         text: str = page.run("document.body.innerText")
         assert not SPEED.search(text) and "fused_conv_blocks1_add" in text
         assert "its processor is emulated" in text
-        found = api.profile(package, serial=device.serial)
-        assert found.emulated and found.runs == 1 and {row.gflops for row in found.kernels} == {None}
-        check_work(found, package)
+        result = api.profile(package, serial=device.serial)
+        assert result.emulated and result.runs == 1 and {row.gflops for row in result.kernels} == {None}
+        check_work(result, package)
         with pytest.raises(ConfigError, match="a trace is of times"):
-            api.profile_trace(found, tmp_path / "trace.json")
+            api.profile_trace(result, tmp_path / "trace.json")
         assert not (tmp_path / "trace.json").exists()
     finally:
         rack.stop("profiled")
@@ -222,18 +222,18 @@ def test_an_emulated_device_over_rpc(
     package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64").path
     device = rack.start("remote")
     try:
-        found = api.profile(package, serial=device.serial, runs=1, via="rpc")
-        check_work(found, package)
-        assert found.emulated and found.via == "rpc" and {row.gflops for row in found.kernels} == {None}
+        result = api.profile(package, serial=device.serial, runs=1, via="rpc")
+        check_work(result, package)
+        assert result.emulated and result.via == "rpc" and {row.gflops for row in result.kernels} == {None}
     finally:
         rack.stop("remote")
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    found: list[str] = page.run(
+    contents: list[str] = page.run(
         f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)"
     )
-    return found
+    return contents
 
 
 def press(page: Page, key: str, code: int) -> None:
@@ -340,8 +340,8 @@ def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     path = write(model, tmp_path / "branch.onnx")
     package = api.compile(path, out=tmp_path / "pkg", platform="host", check=False).path
     inputs: dict[str, np.ndarray[Any, Any]] = {"c": np.array(False), "x": np.ones((1, 8), np.float32)}
-    found = api.profile(package, inputs=inputs, runs=2)
-    names = [call.name for call in work(found)]
+    result = api.profile(package, inputs=inputs, runs=2)
+    names = [call.name for call in work(result)]
     assert any("sin" in name for name in names) and not any("exp" in name for name in names)
-    assert all(call.index >= 0 for call in work(found))
-    assert any("a branch not taken" in note for note in found.notes)
+    assert all(call.index >= 0 for call in work(result))
+    assert any("a branch not taken" in note for note in result.notes)

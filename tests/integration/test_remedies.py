@@ -129,8 +129,8 @@ def test_a_remedy_is_followed(case: Case, directory: Path) -> None:
     line = f"adt {case.line}"
     done = run(line, directory)
     assert done.returncode not in (0, 1), done.stdout + done.stderr
-    what, remedy = done.stderr.partition("error: ")[2].split("\nremedy: ", 1)
-    assert re.fullmatch(re.escape(case.message).replace("…", ".*"), what.strip(), re.DOTALL), what
+    message, remedy = done.stderr.partition("error: ")[2].split("\nremedy: ", 1)
+    assert re.fullmatch(re.escape(case.message).replace("…", ".*"), message.strip(), re.DOTALL), message
 
     printed = commands(remedy)
     assert printed, remedy

@@ -73,8 +73,8 @@ def test_resizes_of_every_opset(opset: int, tmp_path: Path, caplog: pytest.LogCa
         model, x = resizes(opset, slice(start, start + 40)), f32(*SHAPE)
         expected = by_onnxruntime(model, x)
         imported = import_model(write(model, tmp_path / "m.onnx"), {})
-        got = run_imported(imported, {"x": x}).values()
-        for each, value, reference in zip(model.graph.node, got, expected, strict=True):
+        outputs = run_imported(imported, {"x": x}).values()
+        for each, value, reference in zip(model.graph.node, outputs, expected, strict=True):
             if value.shape != reference.shape or np.abs(value - reference).max() > 1e-4:
                 wrong.append(each)
     assert not wrong, f"{len(wrong)} of {len(forms(opset))}: {wrong[:3]}"

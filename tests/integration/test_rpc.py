@@ -67,7 +67,7 @@ class Site:
 
     def serve(self) -> server.RpcServer:
         """Return the first device's server, that of an earlier test if it did not die more than once."""
-        running = [one for one in adt.rpc_status().servers if one.serial == self.one.serial]
+        running = [status for status in adt.rpc_status().servers if status.serial == self.one.serial]
         if running and running[0].restarts > 1:
             adt.rpc_stop(serial=self.one.serial)
         return server.start(self.one, self.deployment, key="phone")
@@ -97,8 +97,8 @@ class Site:
 def racked(native_rack: Rack, bundle: TargetBundle) -> Iterator[Site]:
     with own_rpc_ports(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
-        one = native_rack.start("one", faults=[])
-        site = Site(one, native_rack.start("two"), bundle.path, deploy(one, bundle, None).deployment)
+        first = native_rack.start("one", faults=[])
+        site = Site(first, native_rack.start("two"), bundle.path, deploy(first, bundle, None).deployment)
         yield site
         site.check_stop()
         site.check_tracker_stop()
@@ -139,7 +139,7 @@ def check_session(library: Path) -> None:
 
 
 def status_of(device: Device) -> ServerStatus:
-    return next(one for one in adt.rpc_status().servers if one.serial == device.serial)
+    return next(status for status in adt.rpc_status().servers if status.serial == device.serial)
 
 
 def restarted(device: Device) -> Callable[[], bool]:
@@ -166,7 +166,9 @@ def test_add_one_over_tracker_and_server(site: Site, library: Path) -> None:
         add_one(remote, library)
         during = invoke_json("rpc", "status")
         assert during["tracker"]["queues"] == [{"key": "phone", "total": 1, "free": 0, "pending": 0}]
-        assert [(one["serial"], one["state"]) for one in during["servers"]] == [(site.one.serial, "ready")]
+        assert [(status["serial"], status["state"]) for status in during["servers"]] == [
+            (site.one.serial, "ready")
+        ]
     wait_for(lambda: wire.summary(words["tracker"]).queue("phone").free == 1, "the device is free again")
     with adt.rpc_session(key="phone", tracker=words["tracker"]) as remote:
         add_one(remote, library)
@@ -186,7 +188,7 @@ def test_add_one_over_a_direct_connection(site: Site, library: Path) -> None:
 
 def test_two_devices_under_one_key_serve_in_parallel_on_the_loopback_alone(site: Site, library: Path) -> None:
     started = [site.start(site.one), site.start(site.two)]
-    assert len({one.port for one in started}) == 2 and len({one.tracker for one in started}) == 1
+    assert len({status.port for status in started}) == 2 and len({status.tracker for status in started}) == 1
     assert adt.rpc_status().tracker.summary.queue("phone") == wire.Queue("phone", 2, 2, 0)
     both = threading.Barrier(2, timeout=240)
 
@@ -212,16 +214,16 @@ def check_listeners(devices: list[Device]) -> None:
             with contextlib.suppress(OSError):
                 inodes.add(str(link.readlink()))
     tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-    everything = [one for table in tables for one in sockets.parse_listeners(table)]
-    mine = [one for one in everything if f"socket:[{one.inode}]" in inodes]
+    everything = [listener for table in tables for listener in sockets.parse_listeners(table)]
+    mine = [listener for listener in everything if f"socket:[{listener.inode}]" in inodes]
     assert len(mine) == 1, "the tracker's own"
     carried = {port for device in devices for port in forwards.listed(device.serial)}
     assert len(carried) == len(devices)
-    mine += [one for one in everything if one.port in carried]
-    assert len(mine) == 1 + len(devices) and all(one.loopback for one in mine)
+    mine += [listener for listener in everything if listener.port in carried]
+    assert len(mine) == 1 + len(devices) and all(listener.loopback for listener in mine)
     for device in devices:
         heard = sockets.parse_listeners(device.shell(["cat", "/proc/net/tcp"]).out)
-        assert heard and all(one.loopback for one in heard)
+        assert heard and all(listener.loopback for listener in heard)
 
 
 def test_what_runs_already_stays(site: Site) -> None:
@@ -230,12 +232,12 @@ def test_what_runs_already_stays(site: Site) -> None:
     assert not first["already"]
     again = invoke_json("tracker", "start")
     assert again["already"] and (again["pid"], again["address"]) == (first["pid"], first["address"])
-    one = site.start(site.one)
-    assert one.tracker == first["address"]
+    started = site.start(site.one)
+    assert started.tracker == first["address"]
     two = site.start(site.one)
-    assert two.already and (two.pid, two.address) == (one.pid, one.address)
+    assert two.already and (two.pid, two.address) == (started.pid, started.address)
     other = site.start(site.one, key="tablet")
-    assert not other.already and other.pid != one.pid
+    assert not other.already and other.pid != started.pid
     assert [queue.key for queue in wire.summary(other.tracker).queues] == ["tablet"]
 
 
@@ -455,7 +457,7 @@ def test_a_start_that_is_ended_early_leaves_nothing(site: Site, number: int, mom
     time.sleep(moment)
     starter.send_signal(number)
     starter.wait(300)
-    if any(one.state == "ready" for one in adt.rpc_status().servers):
+    if any(status.state == "ready" for status in adt.rpc_status().servers):
         return  # it was done before; the fixture stops it
     wait_for(lambda: [row for row in ours() if "watchdog" in row] == [], "the watchdog is gone")
     wait_for(lambda: there(site.one) == [], "nothing is on the device")
@@ -524,13 +526,13 @@ def test_kills_at_random_moments_of_sessions(shared: Site, library: Path, kills:
             assert client.stdout is not None and client.stderr is not None
             assert client.stdout.readline() == "open\n", client.stderr.read()
             time.sleep(rng.random())
-            found = status_of(shared.one)
+            status = status_of(shared.one)
             if victim == "client":
                 client.kill()
             elif victim == "watchdog":
-                os.kill(found.pid, signal.SIGKILL)
+                os.kill(status.pid, signal.SIGKILL)
             elif victim == "server":
-                shared.one.shell(["kill", "-9", str(found.device_pid)])
+                shared.one.shell(["kill", "-9", str(status.device_pid)])
             else:
                 record = state.read_server(state.server_home(shared.one.serial))
                 assert record is not None

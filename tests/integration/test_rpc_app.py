@@ -85,8 +85,8 @@ class Site:
 
     @property
     def status(self) -> dict[str, Any]:
-        (found,) = invoke_json("rpc", "status")["servers"]
-        return dict(found)
+        (server,) = invoke_json("rpc", "status")["servers"]
+        return dict(server)
 
     def session(self) -> Any:
         return api.rpc_session(key="phone", tracker=self.tracker, wait=240)
@@ -164,7 +164,7 @@ def test_it_serves_until_it_is_stopped(site: Site, tmp_path: Path) -> None:
     with site.session() as remote, remote_model(remote, load_package(package.path)) as model:
         model.set_inputs({"x": np.ones((1, 4), "float32")})
         model.run()
-        assert [found.shape for found in model.outputs().values()] == [(1, 3)]
+        assert [output.shape for output in model.outputs().values()] == [(1, 3)]
     assert site.status["restarts"] == 0, "sessions that end well end nothing else"
     assert site.install()["server"]["pid"] != server["pid"], "the app was replaced"
     assert invoke_json("rpc", "stop")["stopped"] == [site.device.serial]

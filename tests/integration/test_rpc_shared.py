@@ -33,8 +33,8 @@ class User:
 
     def environment(self) -> dict[str, str]:
         """Return the environment without the test's own state directory."""
-        kept = {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
-        return kept | {"HOME": str(self.home)}
+        variables = {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
+        return variables | {"HOME": str(self.home)}
 
     def begin(self, *words: object) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -67,9 +67,9 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 def ready(out: str) -> dict[str, str]:
     """Return the words of the line in which a server is ready."""
-    found = re.search(r"^ready: (.*)$", out, re.MULTILINE)
-    assert found is not None, out
-    return dict(word.split("=") for word in found[1].split())
+    match = re.search(r"^ready: (.*)$", out, re.MULTILINE)
+    assert match is not None, out
+    return dict(word.split("=") for word in match[1].split())
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def test_two_homes_at_once_leave_each_other_alone(shared: Shared) -> None:
     (status,) = json.loads(shared.ben.run("rpc", "status", "--json"))["servers"]
     os.kill(status["pid"], signal.SIGSTOP)  # his watchdog would make again what the other removes
     try:
-        told = shared.ann.run(*start, "--key", "for-ann", *only, fails=True)
-        assert f"no port is free, {port} to {port}" in told
+        output = shared.ann.run(*start, "--key", "for-ann", *only, fails=True)
+        assert f"no port is free, {port} to {port}" in output
         assert shared.ours() == before, "what leads to the other's server stays"
         check_session(bens)
     finally:

@@ -190,8 +190,8 @@ def test_copies_do_not_change_the_numbers(
     document = rtvm.run(on_cpu, *options, "--seed", "5", "--run-count", "3", "--output", tmp_path / "o.npz")
     assert document["zero_copy"] == ("--zero-copy" in options)
     assert document["end_to_end"] == ("--end-to-end" in options)
-    with np.load(tmp_path / "o.npz") as got:
-        (output,) = got.values()
+    with np.load(tmp_path / "o.npz") as arrays:
+        (output,) = arrays.values()
     np.testing.assert_allclose(output, reference(onnx_file, on_cpu, 5), rtol=1e-4, atol=1e-5)
 
 
@@ -199,10 +199,10 @@ def test_threads_and_processors(rtvm: Rtvm, on_cpu: ModelPackage) -> None:
     plain = rtvm.run(on_cpu)
     processors = os.sched_getaffinity(0)
     first = str(min(processors))
-    one = rtvm.run(on_cpu, "--threads", "1", "--affinity", first)
-    assert (one["threads"], one["affinity"]) == (1, first)
+    pinned = rtvm.run(on_cpu, "--threads", "1", "--affinity", first)
+    assert (pinned["threads"], pinned["affinity"]) == (1, first)
     assert rtvm.run(on_cpu, "--affinity", "all")["threads"] == len(processors)
-    assert one["outputs"] == plain["outputs"]
+    assert pinned["outputs"] == plain["outputs"]
     rtvm("--model", on_cpu.path, "--threads", "4096").refused(USAGE, "threads")
 
 
@@ -381,8 +381,8 @@ def test_programs_are_taken_from_the_cache(rtvm: Rtvm, textured: ModelPackage, c
     before = cached.read_bytes()
     document = rtvm.run(textured, ADT_PROGRAM_CACHE=str(cached.parent))
     assert document["program_cache"]["take_ms"] > 0
-    found = {**document["program_cache"], "take_ms": None}
-    assert found == {**OFF, "state": "hit", "file": str(cached)}
+    program_cache = {**document["program_cache"], "take_ms": None}
+    assert program_cache == {**OFF, "state": "hit", "file": str(cached)}
     assert cached.read_bytes() == before
     assert rtvm.run(textured)["program_cache"]["state"] == "off"
     assert rtvm.run(textured, "--program-cache", "off")["outputs"] == document["outputs"]
@@ -395,8 +395,8 @@ def test_the_cache_is_where_caches_are(
     directory = tmp_path / ".cache" / "adt" / "programs"
     directory.mkdir(parents=True)
     shutil.copy(cached, directory)
-    found = rtvm.run(textured, **home)["program_cache"]
-    assert (found["state"], found["file"]) == ("hit", str(directory / cached.name))
+    program_cache = rtvm.run(textured, **home)["program_cache"]
+    assert (program_cache["state"], program_cache["file"]) == ("hit", str(directory / cached.name))
     nowhere = {**home, "HOME": "/dev/null"}
     assert rtvm.run(textured, **nowhere)["program_cache"] == OFF
 
@@ -422,14 +422,14 @@ def test_a_file_of_no_use_is_replaced(
     rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
 ) -> None:
     good = cached.read_bytes()
-    for what, content in damaged(good).items():
+    for damage, content in damaged(good).items():
         file = tmp_path / cached.name
         file.write_bytes(content)
         done = rtvm("--model", textured.path, "--json", "--program-cache", tmp_path)
-        assert done.json["program_cache"]["state"] == "rebuilt", what
-        assert str(file) in done.json["program_cache"]["warning"], what
-        assert "rtvm: warning: " in done.err, what
-        assert rtvm.run(textured, "--program-cache", tmp_path)["program_cache"]["state"] == "hit", what
+        assert done.json["program_cache"]["state"] == "rebuilt", damage
+        assert str(file) in done.json["program_cache"]["warning"], damage
+        assert "rtvm: warning: " in done.err, damage
+        assert rtvm.run(textured, "--program-cache", tmp_path)["program_cache"]["state"] == "hit", damage
     assert [path.name for path in tmp_path.iterdir()] == [cached.name]
 
 
@@ -464,21 +464,21 @@ def test_the_named_file(rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_pa
 
     theirs = tmp_path / "letter.txt"
     theirs.write_text("Dear reader")
-    found = rtvm.run(textured, "--pre-compiled", theirs)["program_cache"]
-    assert found["state"] == "rebuilt"
-    assert "left as it is" in found["warning"]
+    program_cache = rtvm.run(textured, "--pre-compiled", theirs)["program_cache"]
+    assert program_cache["state"] == "rebuilt"
+    assert "left as it is" in program_cache["warning"]
     assert theirs.read_text() == "Dear reader"
 
 
 def test_where_nothing_can_be_written(rtvm: Rtvm, textured: ModelPackage, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = rtvm.run(textured, "--program-cache", tmp_path / "file" / "directory")["program_cache"]
-    assert found["state"] == "rebuilt"
-    assert "cannot keep compiled kernels" in found["warning"]
+    program_cache = rtvm.run(textured, "--program-cache", tmp_path / "file" / "directory")["program_cache"]
+    assert program_cache["state"] == "rebuilt"
+    assert "cannot keep compiled kernels" in program_cache["warning"]
     (tmp_path / "taken").mkdir()
-    found = rtvm.run(textured, "--pre-compiled", tmp_path / "taken")["program_cache"]
-    assert found["state"] == "rebuilt"
-    assert "is no file" in found["warning"]
+    program_cache = rtvm.run(textured, "--pre-compiled", tmp_path / "taken")["program_cache"]
+    assert program_cache["state"] == "rebuilt"
+    assert "is no file" in program_cache["warning"]
 
 
 def test_what_others_may_have_written_is_not_given_to_the_driver(
@@ -488,7 +488,7 @@ def test_what_others_may_have_written_is_not_given_to_the_driver(
     place.mkdir(mode=0o700)
     file = place / cached.name
 
-    def found() -> tuple[str, str]:
+    def cache_state() -> tuple[str, str]:
         cache = rtvm.run(textured, "--program-cache", place)["program_cache"]
         return cache["state"], cache["warning"] or ""
 
@@ -505,14 +505,14 @@ def test_what_others_may_have_written_is_not_given_to_the_driver(
 
     shutil.copy(cached, file)
     file.chmod(0o600)
-    assert found() == ("hit", "")
+    assert cache_state() == ("hit", "")
     for words in faults():
-        state, warning = found()
+        state, warning = cache_state()
         assert state == "rebuilt" and words in warning, warning
         assert file.stat().st_mode & 0o777 == 0o600 and not file.is_symlink()
-        assert found() == ("hit", "")
+        assert cache_state() == ("hit", "")
     place.chmod(0o777)
-    state, warning = found()
+    state, warning = cache_state()
     assert state == "rebuilt" and "may be written by other users" in warning
 
 
@@ -590,8 +590,8 @@ def test_the_cache_does_not_grow_for_ever(
 
 
 def test_a_package_without_opencl_keeps_nothing(rtvm: Rtvm, on_cpu: ModelPackage, tmp_path: Path) -> None:
-    found = rtvm.run(on_cpu, "--program-cache", tmp_path / "programs")["program_cache"]
-    assert found == OFF
+    program_cache = rtvm.run(on_cpu, "--program-cache", tmp_path / "programs")["program_cache"]
+    assert program_cache == OFF
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,14 +87,14 @@ def test_the_walk_through_with_a_picture_is_one_command(site: Path) -> None:
     document = adt_json(
         "run", site / "host", "--image", site / "cat.jpg", *HOW, "--labels", site / "labels.txt", "-o", out
     )
-    wanted = expected(site)
-    np.testing.assert_allclose(np.load(out), wanted, atol=1e-4)
+    reference = expected(site)
+    np.testing.assert_allclose(np.load(out), reference, atol=1e-4)
     classes = document["classes"]
     assert not classes["softmax"], "this model ends with one"
     (row,) = classes["rows"]
-    best = np.argsort(-wanted[0])
-    assert [one["label"] for one in row] == [LABELS[index] for index in best]
-    np.testing.assert_allclose([one["probability"] for one in row], wanted[0][best], atol=1e-4)
+    best = np.argsort(-reference[0])
+    assert [entry["label"] for entry in row] == [LABELS[index] for index in best]
+    np.testing.assert_allclose([entry["probability"] for entry in row], reference[0][best], atol=1e-4)
     assert document["inputs"][0]["source"].startswith("cat.jpg: 320x240 resized to 224x224, RGB, / 255")
     assert (document["place"], document["emulated"]) == ("this machine", False)
 
@@ -187,13 +187,13 @@ def test_a_virtual_device_natively_and_over_rpc(site: Path, device: Device) -> N
 def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> None:
     x = site / "x.raw"
     np.random.default_rng(0).random((1, 3, 224, 224), dtype=np.float32).tofile(x)
-    (wanted,) = adt.run(site / "host", files=[x]).outputs.values()
+    (reference,) = adt.run(site / "host", files=[x]).outputs.values()
     try:
         began = adt.rpc_start(serial=device.serial, key="runs")
         for options in ({"serial": device.serial}, {"key": "runs"}):
             result = adt.run(site / "host", files=[x], via="rpc", **options)
-            (got,) = result.outputs.values()
-            np.testing.assert_allclose(got, wanted, atol=1e-4)
+            (output,) = result.outputs.values()
+            np.testing.assert_allclose(output, reference, atol=1e-4)
             assert (result.place, result.emulated) == (device.serial, True)
         left = device.script('find "$1" -name "*.so"', f"{user_directory()}/rpc").out
         assert left == "", "what was uploaded is gone"
@@ -239,8 +239,8 @@ def test_a_bundle_that_was_built_since_does_not_replace_that_of_a_server(
 def test_pictures_in_python(site: Path) -> None:
     options = PictureOptions(mean=MEAN, std=STD, crop=True, resize=(256,))
     result = adt.run(site / "host", images=[site / "cat.jpg"], picture=options)
-    (given,) = result.inputs
-    assert given.array.shape == (1, 3, 224, 224) and "the middle 224x224" in given.source
+    (tensor,) = result.inputs
+    assert tensor.array.shape == (1, 3, 224, 224) and "the middle 224x224" in tensor.source
     assert next(iter(result.outputs.values())).shape == (1, 4)
 
 

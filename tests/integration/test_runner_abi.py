@@ -117,8 +117,8 @@ def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state_model(path: Path) -> Path:
     """Build (s, h) -> (s + h, s + 1)."""
     nodes = [node("Add", ["s", "h"], ["y"]), node("Add", ["s", "one"], ["t"])]
-    one = np.ones((1, 4), np.float32)
-    return write(graph_of(nodes, {"s": (1, 4), "h": (1, 4)}, ["y", "t"], {"one": one}), path)
+    ones = np.ones((1, 4), np.float32)
+    return write(graph_of(nodes, {"s": (1, 4), "h": (1, 4)}, ["y", "t"], {"one": ones}), path)
 
 
 @pytest.fixture(scope="session")

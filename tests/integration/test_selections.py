@@ -28,7 +28,7 @@ def test_rows_are_ordered_as_onnxruntime_orders_them(tmp_path: Path) -> None:
     nodes, kinds = [], {}
     for (name, (shape, axis)), count, largest in itertools.product(SHAPES.items(), COUNTS, (0, 1)):
         if count <= shape[axis]:
-            values, indices = (f"{what}_{name}_{count}_{largest}" for what in ("values", "indices"))
+            values, indices = (f"{kind}_{name}_{count}_{largest}" for kind in ("values", "indices"))
             nodes.append(node("TopK", [name, f"k{count}"], [values, indices], axis=axis, largest=largest))
             kinds |= {values: onnx.TensorProto.FLOAT, indices: onnx.TensorProto.INT64}
     counts = {f"k{count}": np.array([count]) for count in COUNTS}

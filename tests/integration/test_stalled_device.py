@@ -187,7 +187,7 @@ def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> No
         (("run", "--via", "rpc"), "5k"),
         (("run", "--via", "rpc"), "9k"),
     ],
-    ids=lambda given: "-".join(given) if isinstance(given, tuple) else given,
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )
 def test_one_ctrl_c_ends_what_runs_a_package(
     device: Device, package: Path, words: tuple[str, ...], stall: str

@@ -72,9 +72,9 @@ def test_an_input_is_the_one_of_its_name(
 ) -> None:
     unused, a, b = names
     arrays = {unused: np.zeros((3, 5), np.int64), a: f32(2, 3), b: f32(3)}  # each of its own shape
-    given = {names[number]: arrays[names[number]] for number in order}
+    inputs = {names[number]: arrays[names[number]] for number in order}
     nodes = [node("Mul", [b, "two"], ["t"]), node("Sub", [a, "t"], ["y"])]
-    path = model_of(nodes, given, ["y"], {"two": np.float32(2)}, tmp_path / "m.onnx")
+    path = model_of(nodes, inputs, ["y"], {"two": np.float32(2)}, tmp_path / "m.onnx")
     with caplog.at_level(logging.WARNING):
         imported = import_model(path, {})
     assert [record.getMessage() for record in caplog.records] == [
@@ -101,8 +101,8 @@ def test_a_weight_is_no_other_tensor(weight: str, tmp_path: Path) -> None:
     ]
     weights = {weight: f32(1, 64), "scales": np.ones(2, np.float32)}
     path = model_of(nodes, arrays, ["y"], weights, tmp_path / "m.onnx")
-    got = run_imported(import_model(path, {}), arrays)["y"]
-    np.testing.assert_allclose(got, run_reference(path, arrays)["y"], rtol=1e-5)
+    output = run_imported(import_model(path, {}), arrays)["y"]
+    np.testing.assert_allclose(output, run_reference(path, arrays)["y"], rtol=1e-5)
 
 
 OUTPUTS = {
@@ -119,16 +119,16 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("what", OUTPUTS)
-def test_an_output_is_the_one_of_its_name(what: str, tmp_path: Path) -> None:
-    nodes, outputs = OUTPUTS[what]
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_an_output_is_the_one_of_its_name(kind: str, tmp_path: Path) -> None:
+    nodes, outputs = OUTPUTS[kind]
     arrays, weights = {"x": f32(2, 3)}, {"w": f32(4, 3)}
     path = model_of(nodes, arrays, outputs, weights if "w" in outputs else {}, tmp_path / "m.onnx")
     imported = import_model(path, {})
-    wanted, got = run_reference(path, arrays), run_imported(imported, arrays)
-    assert list(got) == list(wanted) and len(got) == len(outputs)
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(got[name], array)
+    expected, results = run_reference(path, arrays), run_imported(imported, arrays)
+    assert list(results) == list(expected) and len(results) == len(outputs)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(results[name], array)
 
 
 def tflite(names: Sequence[str], path: Path) -> Path:
@@ -160,14 +160,14 @@ def test_tensors_of_tflite_are_told_apart_by_their_indices(
     path = tflite(names, tmp_path / "m.tflite")
     imported = import_model(path, {})
     assert [spec.name for spec in imported.inputs] == list(inputs)
-    given = {spec.name: f32(2, 3) for spec in imported.inputs}
-    wanted, got = run_reference(path, given), run_imported(imported, given)
-    assert list(got) == list(wanted) and list(got) == (list(outputs) or [names[3], names[2]])
-    a, b = given.values()
-    for result, right in zip(got.values(), (a - 2 * b, 2 * b), strict=True):
+    arrays = {spec.name: f32(2, 3) for spec in imported.inputs}
+    expected, results = run_reference(path, arrays), run_imported(imported, arrays)
+    assert list(results) == list(expected) and list(results) == (list(outputs) or [names[3], names[2]])
+    a, b = arrays.values()
+    for result, right in zip(results.values(), (a - 2 * b, 2 * b), strict=True):
         np.testing.assert_allclose(result, right, rtol=1e-6)
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(got[name], array)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(results[name], array)
 
 
 def test_a_package_runs_by_the_models_names(tmp_path: Path) -> None:
@@ -195,5 +195,5 @@ def test_a_package_runs_by_the_models_names(tmp_path: Path) -> None:
     npz = tmp_path / "all.npz"
     np.savez(npz, **arrays)  # type: ignore[arg-type]
     assert api.run(package, files=[str(npz)]).outputs.keys() == result.outputs.keys()
-    for given in (None, arrays):
-        assert api.verify(package, model=path, inputs=given).verification.passed
+    for inputs in (None, arrays):
+        assert api.verify(package, model=path, inputs=inputs).verification.passed

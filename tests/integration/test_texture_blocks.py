@@ -141,10 +141,10 @@ FOLLOWERS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
 def test_what_follows_a_convolution_is_blocked_too(name: str) -> None:
     blocked, _ = blocked_like_plain(_after_conv(FOLLOWERS[name]), (1, 8, 12, 10))
 
-    made = calls(blocked)
+    operators = calls(blocked)
     # Of a single pixel the blocked tensor and the plain one are the same.
-    assert made[-1] == ("relax.reshape" if name in ("mean", "max", "adaptive") else "unpack_blocks")
-    assert made.count("unpack_blocks") == (made[-1] == "unpack_blocks")
+    assert operators[-1] == ("relax.reshape" if name in ("mean", "max", "adaptive") else "unpack_blocks")
+    assert operators.count("unpack_blocks") == (operators[-1] == "unpack_blocks")
 
 
 @pytest.mark.parametrize("sections", [2, [4], [3]], ids=["halves", "at-4", "at-3"])

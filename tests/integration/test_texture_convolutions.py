@@ -54,10 +54,10 @@ class Layer:
         depthwise = 1 < self.groups == self.inputs
         shape = (1, out, taps, 4) if depthwise else (out, taps, self.inputs // self.groups, 4)
         weight = te.placeholder(shape, self.dtype, name="w")
-        made = blocks.convolution(x, weight, window, self.groups, "float32")
+        result = blocks.convolution(x, weight, window, self.groups, "float32")
         arguments, images = [x, weight], [not self.plain, True]
         if self.epilogue:
-            sums = made
+            sums = result
             bias = te.placeholder((1, out, *ones, 4), "float32", name="bias")
             residual = te.placeholder(sums.shape, "float32", name="residual")
             arguments += [bias, residual]
@@ -67,9 +67,9 @@ class Layer:
                 total = sums(*at) + bias(0, at[1], *(0,) * rank, at[-1]) + residual(*at)
                 return tirx.erf(total * 0.1) if self.epilogue == "erf" else te.max(total, 0.0)
 
-            made = te.compute(sums.shape, value, name="epilogue")
+            result = te.compute(sums.shape, value, name="epilogue")
         scopes = [*images, True] if self.textures else [False] * (len(images) + 1)
-        return with_images(te.create_prim_func([*arguments, made]), tuple(scopes))
+        return with_images(te.create_prim_func([*arguments, result]), tuple(scopes))
 
 
 def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = None, by_lane: bool) -> Any:
@@ -78,9 +78,9 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     fitting = ranked_tiles(conv.sums, ANY_ADRENO)
     tile = tile or next(each for each in fitting if shared in (None, each.parts > 1))
     schedule_convolution(schedule, conv, tile, Untuned())
-    made = schedule.mod["main"]
-    prove(made, ADRENO)
-    return made
+    kernel = schedule.mod["main"]
+    prove(kernel, ADRENO)
+    return kernel
 
 
 def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None) -> None:
@@ -150,8 +150,8 @@ def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> Non
     channel."""
     function = Layer(16, 16, (12, 12), 3, epilogue="").function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
-    made = built(scheduled(function, tile=tile, by_lane=False))
-    source = made.mod.imports[0].inspect_source()
+    kernel = built(scheduled(function, tile=tile, by_lane=False))
+    source = kernel.mod.imports[0].inspect_source()
 
     assert len(re.findall(r"READ_IMAGEF\(x,", source)) == 4 + 2
     assert len(re.findall(r"READ_IMAGEF\(w,", source)) == 3 * 4
@@ -162,8 +162,8 @@ def test_in_buffers_a_texel_is_one_aligned_vector() -> None:
     """Read and write whole vectors, as many as there would be texels, and divide no index."""
     function = Layer(16, 16, (12, 12), 3, epilogue="", textures=False).function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
-    made = built(scheduled(function, tile=tile, by_lane=False))
-    source = made.mod.imports[0].inspect_source()
+    kernel = built(scheduled(function, tile=tile, by_lane=False))
+    source = kernel.mod.imports[0].inspect_source()
 
     assert set(re.findall(r"__global (\w+)", source)) == {"float4"}
     assert len(re.findall(r"= x\[", source)) == 4 + 2

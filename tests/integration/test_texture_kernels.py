@@ -177,13 +177,13 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
     imported = import_model(vision.mixed_blocks(tmp_path / "m.onnx"), {})
 
-    made = for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned(), chooser=ALWAYS)
+    compiled = for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned(), chooser=ALWAYS)
 
-    names = [str(param.name_hint) for param in made.module["main"].params]
-    assert names[1:] == list(made.params)
+    names = [str(param.name_hint) for param in compiled.module["main"].params]
+    assert names[1:] == list(compiled.params)
     assert len(set(names)) == len(names)
-    assert made.report.share > 0.9
-    assert all(np.isfinite(tensor.numpy()).all() for tensor in made.params.values())
+    assert compiled.report.share > 0.9
+    assert all(np.isfinite(tensor.numpy()).all() for tensor in compiled.params.values())
 
 
 def classifier(path: Path) -> Any:
@@ -223,8 +223,8 @@ def test_a_reshape_that_is_returned_is_a_view(tmp_path: Path) -> None:
     module = placed(net.save(tmp_path / "m.onnx", net.op("Flatten", [pooled], 8), (1, 8)))
 
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
-    made = [value.op.name for value in values if isinstance(value, relax.Call)]
-    assert made == [*["relax.call_tir"] * 3, "relax.reshape"]  # packing, convolution, pool
+    operators = [value.op.name for value in values if isinstance(value, relax.Call)]
+    assert operators == [*["relax.call_tir"] * 3, "relax.reshape"]  # packing, convolution, pool
 
 
 @pytest.mark.parametrize("size", [7, 28], ids=["a part is a row", "a part is rows"])

@@ -91,9 +91,9 @@ def test_products_by_constants(name: str) -> None:
     blocked, reasons = blocked_like_plain(model(shape, body), shape)
 
     assert set(reasons) == {""}
-    made = calls(blocked)
-    assert "relax.matmul" not in made
-    assert made.count("pack_blocks") <= 1  # the input of a convolution
+    operators = calls(blocked)
+    assert "relax.matmul" not in operators
+    assert operators.count("pack_blocks") <= 1  # the input of a convolution
 
 
 def test_a_classifier_unpacks_nothing() -> None:
@@ -253,8 +253,8 @@ def test_on_a_driver_what_joins_convolutions_is_right(target: str, tmp_path: Pat
     package = adt.compile(source, out=tmp_path / "package", platform="host", target=target, **options)
 
     assert off_reference(package, source) < 1e-5
-    made = package.manifest.made
-    operators = made.textures.convolutions if made.textures else made.blocked
+    record = package.manifest.made
+    operators = record.textures.convolutions if record.textures else record.blocked
     assert [row.reason for row in operators if row.kind == "product"] == ["", ""]
     names = " ".join(kernel.name for kernel in package.manifest.kernels)
     assert "global_avg_pool" in names

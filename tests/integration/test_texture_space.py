@@ -33,29 +33,29 @@ def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, str
     window = blocks.Window((3, 3), (stride, stride), (1, 1), (1, 1), (1, 1))
     sums = blocks.convolution(x, weight, window, 1, "float32")
     residual = te.placeholder(sums.shape, "float32", name="residual")
-    made = te.compute(sums.shape, lambda *at: te.max(sums(*at) + residual(*at), 0.0), name="relu")
-    return with_images(te.create_prim_func([x, weight, residual, made]), (True, False, True, True))
+    result = te.compute(sums.shape, lambda *at: te.max(sums(*at) + residual(*at), 0.0), name="relu")
+    return with_images(te.create_prim_func([x, weight, residual, result]), (True, False, True, True))
 
 
 def depthwise() -> Any:
     x = image(1, 3, 9, 14)
     weight = te.placeholder((1, 3, 9, 4), "float32", name="w")
     window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
-    made = blocks.convolution(x, weight, window, 12, "float32")
-    return with_images(te.create_prim_func([x, weight, made]), (True, False, True))
+    result = blocks.convolution(x, weight, window, 12, "float32")
+    return with_images(te.create_prim_func([x, weight, result]), (True, False, True))
 
 
 def pooling(size: int = 13) -> Any:
     x = image(2, 3, size, size)
-    made = blocks.pool(x, blocks.Window((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), "max", False)
-    return with_images(te.create_prim_func([x, made]), (True, True))
+    result = blocks.pool(x, blocks.Window((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), "max", False)
+    return with_images(te.create_prim_func([x, result]), (True, True))
 
 
 def error_function() -> Any:
     """Build erf, which cannot be a vector: lane by lane, and a texel is stored."""
     x = image(1, 2, 6, 10)
-    made = te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")
-    return with_images(te.create_prim_func([x, made]), (True, True))
+    result = te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")
+    return with_images(te.create_prim_func([x, result]), (True, True))
 
 
 def unpacking() -> Any:
@@ -70,8 +70,8 @@ def points_of(function: Any, count: int = 1) -> list[Point]:
     first = space.point({})
     assert first
     places = [
-        {what: place}
-        for what, ways in first.ways.items()
+        {decision: place}
+        for decision, ways in first.ways.items()
         for place in range(len(ways) - 1, max(0, len(ways) - 1 - count), -1)
     ]
     return [first, *filter(None, map(space.point, places))]

@@ -82,10 +82,10 @@ def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(
     package = compiled(model, tmp_path / "package", target=target, texture_choice="always", check=False)
 
     assert off_reference(package, model) < 1e-5
-    made = package.manifest.made
-    assert made.textures is None and not package.manifest.entry().images
+    record = package.manifest.made
+    assert record.textures is None and not package.manifest.entry().images
     assert package.manifest.target.vdevices == ("opencl",)
-    assert made.blocked and not [row for row in made.blocked if row.reason and row.kind == "convolution"]
+    assert record.blocked and not [row for row in record.blocked if row.reason and row.kind == "convolution"]
     sources = [path.read_text() for path in (package.path / "inspect" / "opencl").iterdir()]
     convolutions = [source for source in sources if "float4 conv_" in source]
     assert convolutions and all("__global float4* restrict" in source for source in convolutions)
@@ -99,12 +99,12 @@ def test_volumes_are_blocked_and_lie_in_images_whose_layers_are_frames(tmp_path:
     package = compiled(model, tmp_path / "package", target=target, check=False)
 
     assert off_reference(package, model) < 1e-5
-    made = package.manifest.made
-    rows = made.textures.convolutions if made.textures else made.blocked
+    record = package.manifest.made
+    rows = record.textures.convolutions if record.textures else record.blocked
     convolutions = [row for row in rows if row.kind == "convolution"]
     assert len(convolutions) == 6 and not [row for row in convolutions if row.reason]
-    if made.textures:
-        written = [kernel.writes for kernel in made.textures.kernels if "conv_blocks" in kernel.kernel]
+    if record.textures:
+        written = [kernel.writes for kernel in record.textures.kernels if "conv_blocks" in kernel.kernel]
         assert len(written) >= 5 and sum(written) >= len(written) - 1
 
 
@@ -136,8 +136,8 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
     def wrong(*args: Any, **options: Any) -> Any:
         from tvm import te
 
-        made = right(*args, **options)
-        return te.compute(made.shape, lambda *at: made(*at) * 1.01, name="off")
+        result = right(*args, **options)
+        return te.compute(result.shape, lambda *at: result(*at) * 1.01, name="off")
 
     monkeypatch.setattr(blocks, "convolution", wrong)
     model = two_convolutions(tmp_path / "model.onnx")

@@ -55,12 +55,12 @@ def check_case(case: tflite_options.Case, path: Path) -> None:
             import_model(path, {})
         return
     outputs = run_imported(import_model(path, {}), inputs)
-    for name, wanted in expected.items():
+    for name, reference in expected.items():
         value = outputs[name]
-        assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
+        assert (value.shape, value.dtype) == (reference.shape, reference.dtype)
         quantized = isinstance(case.outputs[0], tuple)
-        limit = 1e-5 * max(1, np.abs(wanted).max()) if wanted.dtype.kind == "f" else int(quantized)
-        assert np.abs(value.astype(np.float64) - wanted).max() <= limit
+        limit = 1e-5 * max(1, np.abs(reference).max()) if reference.dtype.kind == "f" else int(quantized)
+        assert np.abs(value.astype(np.float64) - reference).max() <= limit
 
 
 @pytest.mark.parametrize("case", [*CASES[::8], CASES[-1]], ids=lambda case: case.name)

@@ -41,13 +41,13 @@ def put_module(shape: Sequence[Any], indices: Sequence[Any], values: tuple[int, 
         return relax.Var(name, relax.TensorStructInfo(shape, str(dtype)))
 
     x, v, builder = variable("x", shape), variable("v", values), relax.BlockBuilder()
-    given = [
+    variables = [
         None if index is None else variable(f"i{axis}", index.shape, index.dtype)
         for axis, index in enumerate(indices)
     ]
-    with builder.function("main", [x, v, *(index for index in given if index is not None)]):
+    with builder.function("main", [x, v, *(index for index in variables if index is not None)]):
         with builder.dataflow():
-            out = builder.emit_output(put(builder.emit, x, given, v, adds=adds))
+            out = builder.emit_output(put(builder.emit, x, variables, v, adds=adds))
         builder.emit_func_output(out)
     return builder.get()
 
@@ -64,14 +64,14 @@ def test_values_put_at_indices(form: str, adds: bool) -> None:
         values = np.broadcast_to(values.ravel()[:1].reshape([1] * len(count)), count).copy()
     module = put_module(shape, indices, count, adds=adds)
     machine = tvm.relax.VirtualMachine(tvm.compile(module, tvm.target.Target({"kind": "llvm"})), tvm.cpu())
-    given = [x, values, *(index for index in indices if index is not None)]
-    wanted, where = x.copy(), tuple(slice(None) if index is None else index for index in indices)
+    arguments = [x, values, *(index for index in indices if index is not None)]
+    expected, selection = x.copy(), tuple(slice(None) if index is None else index for index in indices)
     if adds:
-        np.add.at(wanted, where, values)
+        np.add.at(expected, selection, values)
     else:
-        wanted[where] = values
-    got = machine["main"](*map(tvm.runtime.tensor, given)).numpy()
-    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+        expected[selection] = values
+    result = machine["main"](*map(tvm.runtime.tensor, arguments)).numpy()
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
 
 
 PICKS: dict[str, tuple[tuple[int, ...], Sequence[Any]]] = {
@@ -92,10 +92,10 @@ def test_elements_at_indices(form: str) -> None:
     import tvm
 
     shape, indices = PICKS[form]
-    given = [index for index in indices if index is not None]
+    tensors = [index for index in indices if index is not None]
     x, builder = relax.Var("x", relax.TensorStructInfo(shape, "float32")), relax.BlockBuilder()
     parameters = iter(
-        [relax.Var("i", relax.TensorStructInfo(index.shape, str(index.dtype))) for index in given]
+        [relax.Var("i", relax.TensorStructInfo(index.shape, str(index.dtype))) for index in tensors]
     )
     named = [None if index is None else next(parameters) for index in indices]
     with builder.function("main", [x, *(index for index in named if index is not None)]):
@@ -104,9 +104,11 @@ def test_elements_at_indices(form: str) -> None:
         builder.emit_func_output(out)
     built = tvm.compile(builder.get(), tvm.target.Target({"kind": "llvm"}))
     values = f32(*shape)
-    got = relax.VirtualMachine(built, tvm.cpu())["main"](*map(tvm.runtime.tensor, [values, *given])).numpy()
-    wanted = values[tuple(slice(None) if index is None else index for index in indices)]
-    np.testing.assert_array_equal(got, wanted)
+    result = relax.VirtualMachine(built, tvm.cpu())["main"](
+        *map(tvm.runtime.tensor, [values, *tensors])
+    ).numpy()
+    expected = values[tuple(slice(None) if index is None else index for index in indices)]
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_values_for_what_a_mask_leaves_are_refused() -> None:
@@ -227,11 +229,11 @@ def test_programs_of_torch(
     assert all(line.endswith("it computes more than tensors") for line in left), left
     assert any(line.startswith("compared with torch: ") for line in caplog.messages)
     inputs = random_inputs(imported.inputs, 1)
-    wanted, got = run_reference(imported.file, inputs), run_imported(imported, inputs)
-    assert wanted.keys() == got.keys()
-    for name, value in wanted.items():
-        assert got[name].dtype == value.dtype
-        np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
+    expected, outputs = run_reference(imported.file, inputs), run_imported(imported, inputs)
+    assert expected.keys() == outputs.keys()
+    for name, value in expected.items():
+        assert outputs[name].dtype == value.dtype
+        np.testing.assert_allclose(outputs[name], value, rtol=1e-5, atol=1e-5)
 
 
 def two_sums(node: Any, importer: Any) -> Any:
@@ -255,7 +257,7 @@ def counted_from_start(node: Any, importer: Any) -> Any:
     [
         ("gelu.default", lambda node, importer: relax.op.nn.silu(importer.env[node.args[0]])),
         ("index.Tensor", counted_from_start),
-        ("native_layer_norm.default", lambda *given: (two_sums(*given),)),
+        ("native_layer_norm.default", lambda *arguments: (two_sums(*arguments),)),
     ],
 )
 def test_a_wrong_converter_is_named_with_its_node(

@@ -87,14 +87,14 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
         wait_for(lambda: len(records(database)) >= 3)
         children = family(process)
         process.send_signal(end)
-        said, _ = process.communicate(timeout=SECONDS)
+        output, _ = process.communicate(timeout=SECONDS)
     before = records(database)
     assert len(children) >= 2, "a server and what compiles"
     wait_for(lambda: not any(child.is_running() for child in children))
     if end == signal.SIGINT:
-        assert process.returncode == 130, said
-        assert f"{len(before)} records of this session are kept" in said
-        assert "the same command goes on" in said
+        assert process.returncode == 130, output
+        assert f"{len(before)} records of this session are kept" in output
+        assert "the same command goes on" in output
         assert list(scratch.glob("adt-*")) == []
 
     document = adt_json("tune", *words)
@@ -103,8 +103,8 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
     assert len(after) == len(before) + document["kept"]
     assert {record["run"] for record in after} == {document["run"]}
     assert (document["done"], document["total"], document["interrupted"]) == (8, 8, False)
-    candidates = [one for one in after if one["trace"] and not one["options"].get("confirmed")]
-    assert len(candidates) == 8 == len({(one["workload"], one["trace"]) for one in candidates})
+    candidates = [record for record in after if record["trace"] and not record["options"].get("confirmed")]
+    assert len(candidates) == 8 == len({(record["workload"], record["trace"]) for record in candidates})
     tasks = document["tasks"]
     assert sum(task["trials"] for task in tasks) == 8
     assert {task["name"] for task in tasks} >= {"fused_conv_blocks_add_relu", "fused_conv_blocks1_add1_relu1"}
@@ -134,9 +134,9 @@ def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subpr
 
 
 @contextlib.contextmanager
-def bad_server(address: str, port: int, what: str) -> Iterator[None]:
+def bad_server(address: str, port: int, behaviour: str) -> Iterator[None]:
     """Start a server whose second timing of a session goes wrong."""
-    command = [sys.executable, BAD_SERVER, what, "2", str(port), address, "rack"]
+    command = [sys.executable, BAD_SERVER, behaviour, "2", str(port), address, "rack"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             yield
@@ -145,9 +145,9 @@ def bad_server(address: str, port: int, what: str) -> Iterator[None]:
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
-    for one in (*family(process), psutil.Process(process.pid)):
+    for member in (*family(process), psutil.Process(process.pid)):
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            member.kill()
 
 
 @pytest.mark.nightly  # test_tune_fleet.py has more of this, without the search
@@ -170,10 +170,10 @@ def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
         with tuning(*words, "--trials", 64, "--timeout", 2, *QUICK, "--db", database, "--json") as process:
             wait_for(lambda: {record["on"]["name"] for record in records(database)} == set(names))
             kill_all(leaves)
-            said, _ = process.communicate(timeout=SECONDS)
-        assert process.returncode == 0, said
+            output, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, output
         assert wire.summary(address).queue("rack").total >= 1, "the tracker was there before, and stays"
-    document = json.loads(said[said.index("{\n") :])
+    document = json.loads(output[output.index("{\n") :])
     devices = {device["name"]: device for device in document["devices"]}
     assert set(devices) == set(names), devices
     assert devices[leaving]["state"] == "left"
@@ -218,7 +218,7 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"db": None}, ConfigError, "no directory for the records"),
         ({"trials": -1}, ConfigError, "--trials: -1"),
@@ -237,13 +237,13 @@ def test_what_cannot_be_is_said_before_anything_is_measured(
     network: Path,
     host_bundle: TargetBundle,
     tmp_path: Path,
-    given: dict[str, Any],
+    options: dict[str, Any],
     error: type[AdtError],
-    said: str,
+    message: str,
 ) -> None:
     usual = {"platform": "host", "db": tmp_path / "db", "trials": 1}
-    with pytest.raises(error, match=said):
-        adt.tune(network, **(usual | given))
+    with pytest.raises(error, match=message):
+        adt.tune(network, **(usual | options))
     assert not records(tmp_path / "db")
 
 

@@ -50,7 +50,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def compilers(tmp_path: Path) -> dict[str, str]:
     """Write compilers that end or hang the process that calls them."""
-    made = {}
+    programs = {}
     for name, line in {
         "crashing": "kill -KILL $PPID",
         "hanging": f"echo $$ >> {tmp_path}/pids; sleep 1000",
@@ -58,8 +58,8 @@ def compilers(tmp_path: Path) -> dict[str, str]:
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\n{line}\n")
         path.chmod(0o755)
-        made[name] = str(path)
-    return made
+        programs[name] = str(path)
+    return programs
 
 
 class Results:
@@ -226,9 +226,9 @@ def free() -> int:
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ToolNotFound, match="takes Dask") as why:
+    with pytest.raises(ToolNotFound, match="takes Dask") as caught:
         make_builders("dask://127.0.0.1:8786", TOOLCHAIN)
-    assert why.value.remedy == install_command(extra="dask")
+    assert caught.value.remedy == install_command(extra="dask")
 
 
 def test_killed_with_minus_nine_nothing_is_left(

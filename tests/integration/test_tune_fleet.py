@@ -81,24 +81,24 @@ class Engine:
 
     @property
     def results(self) -> dict[int, MeasureOutcome]:
-        return {one.id: one for one in self.outcomes if not one.lost}
+        return {outcome.id: outcome for outcome in self.outcomes if not outcome.lost}
 
     def finish(self) -> dict[int, MeasureOutcome]:
         self.filler = ()
         wait_for(lambda: len(self.results) == len(self.given))
-        told = [one.id for one in self.outcomes if not one.lost]
-        assert sorted(told) == sorted(set(told)), "a job came back twice"
+        identifiers = [outcome.id for outcome in self.outcomes if not outcome.lost]
+        assert sorted(identifiers) == sorted(set(identifiers)), "a job came back twice"
         return self.results
 
 
 def device(fleet: Fleet, name: str) -> DeviceStatus:
-    return next(one for one in fleet.devices() if one.name == name)
+    return next(status for status in fleet.devices() if status.name == name)
 
 
 def servers_below() -> list[psutil.Process]:
     """Return measuring processes and servers that this process started."""
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if {"tvm_rpc", "adt.tuning.fleet.measure_child"} & set(_words(one))]
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if {"tvm_rpc", "adt.tuning.fleet.measure_child"} & set(_words(child))]
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -114,9 +114,9 @@ def identity(fleet: Fleet) -> tuple[str, str]:
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    before = {one.pid for one in servers_below()}
+    before = {process.pid for process in servers_below()}
     yield
-    assert [one for one in servers_below() if one.pid not in before] == []
+    assert [process for process in servers_below() if process.pid not in before] == []
 
 
 def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
@@ -133,12 +133,12 @@ def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
         )
         results = engine.finish()
         (status,) = fleet.devices()
-    kinds = {number: one.failure.kind for number, one in results.items() if one.failure}
+    kinds = {number: outcome.failure.kind for number, outcome in results.items() if outcome.failure}
     assert kinds == {1: "crash", 3: "run", 4: "hang"}
     assert all(0.002 <= second < 1 for number in (0, 2, 5) for second in results[number].seconds)
     assert [len(results[number].seconds) for number in (0, 2, 5)] == [TIMING.repeat] * 3
     assert "adt-tune-3-" in results[3].failure.message
-    assert {(one.device, one.driver, one.on.name) for one in results.values()} == {
+    assert {(outcome.device, outcome.driver, outcome.on.name) for outcome in results.values()} == {
         (processor, "", "this machine")
     }
     assert (status.measured, status.failed, status.restarts, status.emulated) == (4, 2, 2, False)
@@ -155,7 +155,7 @@ def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
     engine.give(candidate(tmp_path, seconds=0.2), candidate(tmp_path))
     wait_for(lambda: fleet.devices()[0].state == "measuring")
     fleet.close(grace=30)
-    assert [(one.id, bool(one.seconds)) for one in engine.outcomes] == [(0, True)]
+    assert [(outcome.id, bool(outcome.seconds)) for outcome in engine.outcomes] == [(0, True)]
     fleet.close()
     fleet = Fleet(LocalSource(bundle), "cpu")
     engine = Engine()
@@ -163,7 +163,7 @@ def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
     fleet.start(engine.take, engine.done)
     wait_for(lambda: fleet.devices() and fleet.devices()[0].state == "measuring")
     fleet.close()
-    assert [(one.id, one.lost) for one in engine.outcomes] == [(0, True)]
+    assert [(outcome.id, outcome.lost) for outcome in engine.outcomes] == [(0, True)]
 
 
 HANGING = """
@@ -196,12 +196,12 @@ def test_a_killed_tuning_leaves_no_process_and_no_file(
         assert killed.stdout is not None and killed.stdout.readline() == "measuring\n"
         family = psutil.Process(killed.pid).children(recursive=True)
         assert {"tvm_rpc", "adt.tuning.fleet.measure_child"} <= {
-            word for one in family for word in _words(one)
+            word for process in family for word in _words(process)
         }
         assert list(scratch.iterdir())
         killed.kill()
-    gone, alive = psutil.wait_procs(family, timeout=SECONDS)
-    assert gone and alive == []
+    ended, alive = psutil.wait_procs(family, timeout=SECONDS)
+    assert ended and alive == []
     assert list(scratch.iterdir()) == []
 
 
@@ -233,7 +233,7 @@ class Rack:
             patch.setenv(ROLE, role)
             child = self.stack.enter_context(board.run_server(self.bundle, words, output=subprocess.DEVNULL))
         address = f"127.0.0.1:{port}"
-        wait_for(lambda: address in {one.address for one in wire.summary(self.tracker).servers})
+        wait_for(lambda: address in {registered.address for registered in wire.summary(self.tracker).servers})
         self.running[address] = child
         return address
 
@@ -254,23 +254,23 @@ def test_a_server_that_hangs_one_that_crashes_and_one_that_leaves_stall_nobody(
 ) -> None:
     good, hangs, crashes = rack.serve(), rack.serve("hangs"), rack.serve("crashes")
     leaves = rack.serve("leaves")
-    what = ("", "", "crash@crashes", "hang@hangs", "")
-    engine = Engine(filler=tuple(candidate(tmp_path, does, seconds=0.05) for does in what))
+    actions = ("", "", "crash@crashes", "hang@hangs", "")
+    engine = Engine(filler=tuple(candidate(tmp_path, does, seconds=0.05) for does in actions))
     with Fleet(TrackerSource(rack.tracker, KEY), "cpu") as fleet:
         fleet.start(engine.take, engine.done)
         assert identity(fleet) == (KEY, "")
-        wait_for(lambda: leaves in {one.name for one in fleet.devices() if one.state == "measuring"})
+        wait_for(lambda: leaves in {status.name for status in fleet.devices() if status.state == "measuring"})
         rack.kill(leaves)
         wait_for(lambda: device(fleet, hangs).failed)
         wait_for(lambda: device(fleet, crashes).failed)
         wait_for(lambda: device(fleet, leaves).state == "left")
         joined = rack.serve()
-        wait_for(lambda: joined in {one.name for one in fleet.devices() if one.measured})
+        wait_for(lambda: joined in {status.name for status in fleet.devices() if status.measured})
         results = engine.finish()
-        there = {one.name: one for one in fleet.devices()}
+        there = {status.name: status for status in fleet.devices()}
     # but for one that had failed elsewhere and was just tried on the server that left
-    assert all(leaves in one.failure.message for one in results.values() if one.failure)
-    assert sum(one.failure is not None for one in results.values()) <= 1
+    assert all(leaves in outcome.failure.message for outcome in results.values() if outcome.failure)
+    assert sum(outcome.failure is not None for outcome in results.values()) <= 1
     assert there[good].measured and not there[good].failed
     assert there[hangs].failed and "hang" in there[hangs].note
     assert set(there) == {good, hangs, crashes, leaves, joined}
@@ -283,11 +283,11 @@ def test_a_candidate_that_crashes_every_server_is_tried_on_two(rack: Rack, tmp_p
     with Fleet(TrackerSource(rack.tracker, KEY), "cpu") as fleet:
         fleet.start(engine.take, engine.done)
         results = engine.finish()
-        failed = {one.name for one in fleet.devices() if one.failed}
+        failed = {status.name for status in fleet.devices() if status.failed}
     failure = results[0].failure
     assert failure and failure.kind == "crash" and failure.quarantined
     assert len(failed) == 2 and failed < names and all(name in failure.message for name in failed)
-    assert [number for number, one in results.items() if one.failure] == [0]
+    assert [number for number, outcome in results.items() if outcome.failure] == [0]
 
 
 @pytest.mark.nightly
@@ -309,13 +309,13 @@ def test_a_candidate_that_ends_tvms_own_servers_ends_no_more_than_two(
             fleet.start(engine.take, engine.done)
             results = engine.finish()
             assert wire.summary(tracker_address).queue(KEY).total == 1
-        assert [number for number, one in results.items() if one.failure] == [6]
+        assert [number for number, outcome in results.items() if outcome.failure] == [6]
         failure = results[6].failure
         assert failure and failure.kind == "crash" and failure.message.count("127.0.0.1:") == 2
     finally:
-        for one in servers:
-            os.killpg(one.pid, signal.SIGKILL)
-            one.wait()
+        for process in servers:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 # devices behind adb -------------------------------------------------------------------------------
@@ -327,15 +327,15 @@ def test_a_device_is_waited_for_served_and_followed_when_it_leaves_and_returns(
     tmp_path: Path,
 ) -> None:
     bundle = adt.build_target(platform="linux-aarch64").bundle
-    one = virtual_rack.boot("one")
-    port = int(one.serial.rpartition(":")[2])
+    virtual_device = virtual_rack.boot("one")
+    port = int(virtual_device.serial.rpartition(":")[2])
     virtual_rack.kill("one")
     engine = Engine()
     usual = candidate(tmp_path, compiler=CROSS)
     engine.give(usual, *[candidate(tmp_path, does, compiler=CROSS) for does in ("crash", "hang")], usual)
     first = free_span(20)
     ports = PortRange(first, first + 19)
-    with Fleet(SerialSource([one.serial], bundle, ports), "cpu") as fleet:
+    with Fleet(SerialSource([virtual_device.serial], bundle, ports), "cpu") as fleet:
         fleet.start(engine.take, engine.done)
         wait_for(lambda: [each.state for each in fleet.devices()] == ["away"])
         assert fleet.identity() is None and fleet.live() == 0
@@ -347,11 +347,11 @@ def test_a_device_is_waited_for_served_and_followed_when_it_leaves_and_returns(
             2: "hang",
             3: None,
         }
-        assert all(each.on.emulated and each.on.name == one.serial for each in results.values())
+        assert all(each.on.emulated and each.on.name == virtual_device.serial for each in results.values())
         engine.give(*[candidate(tmp_path, seconds=0.5, compiler=CROSS)] * 3)
-        wait_for(lambda: device(fleet, one.serial).state == "measuring")
+        wait_for(lambda: device(fleet, virtual_device.serial).state == "measuring")
         virtual_rack.kill("one")
-        wait_for(lambda: device(fleet, one.serial).state == "away")
+        wait_for(lambda: device(fleet, virtual_device.serial).state == "away")
         virtual_rack.boot("one", port=port)
         results = engine.finish()
         assert [number for number, each in results.items() if each.failure] == [1, 2]

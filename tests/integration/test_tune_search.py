@@ -65,8 +65,8 @@ def search(
     elsewhere: Sequence[Record] = (),
     **options: Any,
 ) -> TaskSearch:
-    made = SearchOptions(strategy=strategy, **{"cost_model": "none", **options})
-    return Searches(target, made).search(task(function), known=known, elsewhere=elsewhere)
+    search_options = SearchOptions(strategy=strategy, **{"cost_model": "none", **options})
+    return Searches(target, search_options).search(task(function), known=known, elsewhere=elsewhere)
 
 
 def record(trace: str, context: Context, *seconds: float, failure: Failure | None = None) -> Record:
@@ -247,8 +247,8 @@ def check_numbers(function: Any, count: int, target: dict[str, Any], device: Any
     proposed = search(function, target, strategy="random").next_batch(count) or ()
     assert len(proposed) >= min(count, 2)
     for candidate in proposed:
-        made = compute(tvm.ir.load_json(candidate.module), target, device, arrays)
-        np.testing.assert_allclose(made, right, atol=1e-4, err_msg=candidate.trace)
+        result = compute(tvm.ir.load_json(candidate.module), target, device, arrays)
+        np.testing.assert_allclose(result, right, atol=1e-4, err_msg=candidate.trace)
 
 
 def test_candidates_compute_what_the_kernel_computes() -> None:

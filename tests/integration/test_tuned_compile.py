@@ -94,19 +94,19 @@ def compiled(model: Path, out: Path, target: str, **options: Any) -> ModelPackag
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tmp_path: Path) -> None:
-    compilation, found = read(model, target)
+    compilation, survey = read(model, target)
     package = compiled(model, tmp_path / "package", target)
-    assert {name for task in found.tasks for name in task.kernels} == {
+    assert {name for task in survey.tasks for name in task.kernels} == {
         k.name for k in package.manifest.kernels
     }
-    assert not found.untunable
-    convolutions = [task for task in found.tasks if "conv" in task.name]
+    assert not survey.untunable
+    convolutions = [task for task in survey.tasks if "conv" in task.name]
     assert sorted(task.weight for task in convolutions) == [1, 2]
     flops = {task.weight: task.flops for task in convolutions}
     assert flops[2] is not None and flops[1] is not None and flops[2] > flops[1] >= 2 * 8 * 8 * 8 * 4 * 9
-    scopes = {argument.scope for task in found.tasks for argument in task.arguments}
+    scopes = {argument.scope for task in survey.tasks for argument in task.arguments}
     assert scopes == ({"global", "global.texture"} if target == "adreno" else {"global"})
-    for task in found.tasks:
+    for task in survey.tasks:
         assert [tuple(int(e) for e in b.shape) for b in task.module["main"].buffer_map.values()] == [
             argument.shape for argument in task.arguments
         ]
@@ -117,14 +117,14 @@ def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tm
 def test_kernels_that_are_the_same_code_are_one_task() -> None:
     from tvm import relax, te
 
-    given = te.placeholder((4,), name="given")
-    twice = te.create_prim_func([given, te.compute((4,), lambda i: given[i] * 2.0, name="twice")])
+    data = te.placeholder((4,), name="given")
+    twice = te.create_prim_func([data, te.compute((4,), lambda i: data[i] * 2.0, name="twice")])
     recording, builder = Recording(), relax.BlockBuilder()
-    one, other = (builder.add_func(recording.take(twice), name) for name in ("one", "other"))
+    first, other = (builder.add_func(recording.take(twice), name) for name in ("one", "other"))
     x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
     with builder.function("main", [x]):
         value: Any = x
-        for kernel in (one, other, one):
+        for kernel in (first, other, first):
             value = builder.emit(relax.call_tir(kernel, [value], relax.TensorStructInfo((4,), "float32")))
         builder.emit_func_output(value)
     lowered = relax.transform.CallTIRRewrite()(builder.get())
@@ -181,15 +181,15 @@ def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, 
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-    compilation, found = read(unblocked, "cpu")
+    compilation, survey = read(unblocked, "cpu")
     target = tvm.target.Target(tuning_target(compilation.target, 2))
     with target:
         tasks = extract_tasks(relax.get_pipeline("zero")(compilation.imported.module), target)
     # where NaN is, TVM asks in kernels of their own; adt's keep it in one pass
     theirs = [task for task in tasks if not re.search("isnan|greater.*where", task.task_name)]
-    ours = {task.name: task for task in found.tasks}
+    ours = {task.name: task for task in survey.tasks}
     assert {task.task_name: task.weight for task in theirs} == {
-        task.name: task.weight for task in found.tasks
+        task.name: task.weight for task in survey.tasks
     }
     (tmp_path / "theirs").mkdir()
     written = ms.database.JSONDatabase(work_dir=str(tmp_path / "theirs"))
@@ -211,8 +211,8 @@ def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target: str) -> None:
     """Bound to threads on a GPU; by vectors on a CPU."""
-    _, found = read(model, target)
-    for task in found.tasks:
+    _, survey = read(model, target)
+    for task in survey.tasks:
         baseline = tvm.ir.load_json(task.baseline)
         text = str(baseline.script())
         assert ("blockIdx.x" in text) == (target != "cpu")
@@ -224,9 +224,9 @@ def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target:
 def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str) -> None:
     nodes = [node("Relu", ["x"], ["r"]), node("TopK", ["r", "k"], ["v", "i"], axis=1)]
     path = write(graph_of(nodes, {"x": (1, 64)}, ["v"], {"k": np.array([8])}), tmp_path / "top.onnx")
-    _, found = read(path, target)
-    assert [task.name for task in found.tasks] == ["relu"]
-    [other] = found.untunable
+    _, survey = read(path, target)
+    assert [task.name for task in survey.tasks] == ["relu"]
+    [other] = survey.untunable
     assert other.name == "topk" and other.reason.startswith("its schedule is given (sorting")
 
 
@@ -234,8 +234,8 @@ def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:
     from tvm import te, tirx
 
     length = te.var("n")
-    given = te.placeholder((length,), name="given")
-    opened = te.create_prim_func([given, te.compute((length,), lambda i: given[i] * 2.0, name="twice")])
+    data = te.placeholder((length,), name="given")
+    opened = te.create_prim_func([data, te.compute((length,), lambda i: data[i] * 2.0, name="twice")])
     assert "known at run time" in untunable_reason(opened)
     fixed = te.placeholder((16,), name="fixed")
     closed = te.create_prim_func([fixed, te.compute((16,), lambda i: fixed[i] * 2.0, name="twice")])
@@ -246,8 +246,8 @@ def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
 def test_kernels_get_their_records_and_stay_right(model: Path, tmp_path: Path, target: str) -> None:
-    compilation, found = read(model, target)
-    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
+    compilation, survey = read(model, target)
+    records = tuned_by_hand(tmp_path / "db", compilation, survey.tasks)
     plain = compiled(model, tmp_path / "plain", target)
     check = {} if target == "cpu" else {"check": True}
     tuned = compiled(model, tmp_path / "tuned", target, db=records, **check)
@@ -284,8 +284,8 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
     monkeypatch.setattr(check_module, "run_packages", spied)
     elsewhere = {"platform": "linux-aarch64"}
-    compilation, found = read(model, "adreno", **elsewhere)
-    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
+    compilation, survey = read(model, "adreno", **elsewhere)
+    records = tuned_by_hand(tmp_path / "db", compilation, survey.tasks)
     package = compiled(
         model, tmp_path / "package", "adreno", db=records, check=True, use_cache=False, **elsewhere
     )
@@ -297,14 +297,14 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
 @pytest.mark.nightly
 def test_what_a_library_computes_is_named(model: Path) -> None:
-    _, found = read(model, "adreno", platform="linux-aarch64", offload="clml")
-    assert "CLML computes it" in {other.reason for other in found.untunable}
+    _, survey = read(model, "adreno", platform="linux-aarch64", offload="clml")
+    assert "CLML computes it" in {other.reason for other in survey.untunable}
 
 
 def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_path: Path) -> None:
-    compilation, found = read(model, "cpu")
-    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
-    for task in found.tasks:
+    compilation, survey = read(model, "cpu")
+    records = tuned_by_hand(tmp_path / "db", compilation, survey.tasks)
+    for task in survey.tasks:
         keep(records, compilation, task, BASELINE, TUNED / 2)
         keep(records, compilation, task, BASELINE, TUNED / 2)
     plain = compiled(model, tmp_path / "plain", "cpu")
@@ -322,8 +322,8 @@ def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_pat
 def test_a_record_that_does_not_apply_is_passed_over(
     model: Path, tmp_path: Path, target: str, trace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    compilation, found = read(model, target)
-    task = found.tasks[0]
+    compilation, survey = read(model, target)
+    task = survey.tasks[0]
     keep(tmp_path / "db", compilation, task, trace, TUNED)
     plain = compiled(model, tmp_path / "plain", target)
     package = compiled(model, tmp_path / "tuned", target, db=tmp_path / "db")
@@ -337,8 +337,8 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pass over a record of an earlier adt, which applies and would leave the kernel without vectors."""
-    compilation, found = read(model, "cpu")
-    task = next(task for task in found.tasks if "conv" in task.name)
+    compilation, survey = read(model, "cpu")
+    task = next(task for task in survey.tasks if "conv" in task.name)
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=False)
     keep(tmp_path / "db", compilation, task, trace_text(schedule.trace), TUNED)
@@ -351,8 +351,8 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
 
 def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path) -> None:
     """Skip a schedule with a work-item for each lane, whose stores would overwrite one another."""
-    compilation, found = read(model, "adreno")
-    task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")
+    compilation, survey = read(model, "adreno")
+    task = next(task for task in survey.tasks if task.arguments[-1].scope == "global.texture")
     schedule = tvm.s_tir.Schedule(task.module)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         loops = schedule.get_loops(block)[:5]
@@ -368,8 +368,8 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
 
 
 def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> None:
-    compilation, found = read(model, "cpu")
-    records = tuned_by_hand(tmp_path / "db", compilation, found.tasks[:1])
+    compilation, survey = read(model, "cpu")
+    records = tuned_by_hand(tmp_path / "db", compilation, survey.tasks[:1])
     first = compiled(model, tmp_path / "first", "cpu", db=records)
     moved = records.rename(tmp_path / "elsewhere")
     again = compiled(model, tmp_path / "again", "cpu", db=moved)
@@ -380,17 +380,17 @@ def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> N
         and anew.manifest.made.tuning == first.manifest.made.tuning
     )
     assert compiled(model, tmp_path / "plain", "cpu").manifest.tuned == 0
-    tuned_by_hand(moved, compilation, found.tasks[1:])
+    tuned_by_hand(moved, compilation, survey.tasks[1:])
     more = compiled(model, tmp_path / "more", "cpu", db=moved)
     assert more.manifest.tuned > first.manifest.tuned >= 1
 
 
 def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compilation, found = read(model, "cpu")
-    tuned_by_hand(tmp_path / "db", compilation, found.tasks)
+    compilation, survey = read(model, "cpu")
+    tuned_by_hand(tmp_path / "db", compilation, survey.tasks)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "adt.toml").write_text('[compile]\ndb = "db"\n')
-    assert compiled(model, tmp_path / "package", "cpu").manifest.tuned == len(found.tasks)
+    assert compiled(model, tmp_path / "package", "cpu").manifest.tuned == len(survey.tasks)
     with pytest.raises(ConfigError, match="no records of 'another'"):
         compiled(model, tmp_path / "other", "cpu", tuned_on="another")
     (tmp_path / "adt.toml").unlink()
@@ -399,9 +399,9 @@ def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch:
 
 
 def test_records_of_a_texture_kernel_are_not_those_of_a_buffer_kernel(model: Path, tmp_path: Path) -> None:
-    textures, found = read(model, "adreno")
+    textures, survey = read(model, "adreno")
     buffers, _ = read(model, "adreno-buffer")
-    records = tuned_by_hand(tmp_path / "db", textures, found.tasks)
+    records = tuned_by_hand(tmp_path / "db", textures, survey.tasks)
     package = compiled(model, tmp_path / "package", "adreno-buffer", db=records)
     assert package.manifest.tuned == 0 and package.manifest.made.tuning is None
     assert context_of(textures) != context_of(buffers)

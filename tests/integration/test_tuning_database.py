@@ -70,13 +70,13 @@ def test_killed_writers_lose_nothing(tmp_path: Path, rounds: int) -> None:
             acknowledged += [int(line) for line in writer.communicate()[0].split()]
         unfinished += (directory / f"{FILE}-wal").stat().st_size > 0
         with open_database(directory) as database:
-            kept = [name_of(one).rpartition("_")[0] for one in database.records()]
-            told = f"round {number}, killed after {wait:.3f} s"
-            missing = {f"{batch}_{i}" for batch in acknowledged for i in range(20)} - set(kept)
-            assert not missing, told
-            assert len(kept) == len(set(kept)) and len(kept) % 20 == 0, "batches are whole"
-            assert {workload(f"new {batch}").id for batch in acknowledged} <= set(database.workloads), told
-        assert verify(directory).passed, told
+            names = [name_of(entry).rpartition("_")[0] for entry in database.records()]
+            moment = f"round {number}, killed after {wait:.3f} s"
+            missing = {f"{batch}_{i}" for batch in acknowledged for i in range(20)} - set(names)
+            assert not missing, moment
+            assert len(names) == len(set(names)) and len(names) % 20 == 0, "batches are whole"
+            assert {workload(f"new {batch}").id for batch in acknowledged} <= set(database.workloads), moment
+        assert verify(directory).passed, moment
         assert acknowledged
     assert unfinished, "processes were killed before they had put their log into the file"
     with open_database(directory, write=True) as database:
@@ -129,11 +129,11 @@ def dense(rows: int = 16, name: str = "A") -> tvm.IRModule:
 
 
 def schedule(module: tvm.IRModule, factor: int) -> tvm.s_tir.Schedule:
-    made = tvm.s_tir.Schedule(module)
-    i, _, _ = made.get_loops(made.get_sblock("dense"))
-    _, inner = made.split(i, [None, factor])
-    made.annotate(inner, "pragma_auto_unroll_max_step", 16)
-    return made
+    sch = tvm.s_tir.Schedule(module)
+    i, _, _ = sch.get_loops(sch.get_sblock("dense"))
+    _, inner = sch.split(i, [None, factor])
+    sch.annotate(inner, "pragma_auto_unroll_max_step", 16)
+    return sch
 
 
 HOST = Context('{"arch":"x86_64","kind":"llvm"}', "0.25.0", "a processor", "")
@@ -209,19 +209,19 @@ def test_tvm_applies_what_was_exported(exported: Path) -> None:
 
 
 def test_records_of_tvm_come_in_once(exported: Path, tmp_path: Path) -> None:
-    where: dict[str, Any] = {"into": tmp_path / "in", "device": "a processor"}
-    done = adt.db_import(exported, **where)
+    options: dict[str, Any] = {"into": tmp_path / "in", "device": "a processor"}
+    done = adt.db_import(exported, **options)
     assert (done.records, done.duplicates, done.refused) == (4, 0, ())
     assert done.contexts == (HOST,), "the records' own target tells"
-    assert adt.db_import(exported, **where).duplicates == 4
-    with open_database(tmp_path / "in") as found, open_database(tmp_path / "db") as original:
-        (identity,) = found.workloads
-        assert found.find(dense()) == identity
-        assert found.best(HOST)[identity].seconds == (0.001, 0.0011)
-        traces = {one.trace for one in original.records(HOST) if one.trace}
-        assert {one.trace for one in found.records()} == traces
-        assert [one.failure.kind for one in found.records() if one.failure] == ["run"] * 2
-    elsewhere = adt.db_import(exported, **where, platform="linux-aarch64", target="cpu", cpu="cortex-a76")
+    assert adt.db_import(exported, **options).duplicates == 4
+    with open_database(tmp_path / "in") as imported, open_database(tmp_path / "db") as original:
+        (identity,) = imported.workloads
+        assert imported.find(dense()) == identity
+        assert imported.best(HOST)[identity].seconds == (0.001, 0.0011)
+        traces = {entry.trace for entry in original.records(HOST) if entry.trace}
+        assert {entry.trace for entry in imported.records()} == traces
+        assert [entry.failure.kind for entry in imported.records() if entry.failure] == ["run"] * 2
+    elsewhere = adt.db_import(exported, **options, platform="linux-aarch64", target="cpu", cpu="cortex-a76")
     assert "cortex-a76" in elsewhere.contexts[0].target
 
 
@@ -244,10 +244,10 @@ def test_what_tvm_itself_wrote_comes_in(tmp_path: Path) -> None:
     (context,) = done.contexts
     assert (context.device, context.driver, context.tvm) == ("Mali-G78", "r32p1", "0.25.0")
     assert json.loads(context.target) == {"device": "mali", "kind": "opencl", "textures": False}
-    with open_database(tmp_path / "in") as found:
-        best = found.best(context)[found.find(dense()) or ""]
+    with open_database(tmp_path / "in") as imported:
+        best = imported.best(context)[imported.find(dense()) or ""]
         assert (best.time, best.trace) == (0.004, trace_text(schedule(dense(), 2).trace))
-        assert [one.failure is None for one in found.records()] == [True, False]
+        assert [entry.failure is None for entry in imported.records()] == [True, False]
 
 
 def test_damaged_files_of_tvm(exported: Path, tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_the_commands(tmp_path: Path) -> None:
         ]
         database.add(records, [workload()])
 
-    assert "Adreno (TM) 650, driver V@0502.0, adreno (textures), TVM 0.25.0" in (said := command("stats", db))
-    assert "up to 2.00 times" in said and "1 hang; 1 never again" in said
+    assert "Adreno (TM) 650, driver V@0502.0, adreno (textures), TVM 0.25.0" in (text := command("stats", db))
+    assert "up to 2.00 times" in text and "1 hang; 1 never again" in text
     stats = json.loads(command("stats", db, "--json"))
     assert stats["schema"] == "adt.db-stats" and stats["contexts"][0]["failures"] == {"hang": 1}
     assert json.loads(command("merge", db, "--into", tmp_path / "all", "--json"))["records"] == 4
@@ -307,8 +307,8 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (pruned["removed"], Path(pruned["backup"]).is_file()) == (1, True)
     archive = tmp_path / "x.tar.gz"
     published = json.loads(command("publish", db, "-o", archive, "--json"))
-    got = command("fetch", archive, "-o", tmp_path / "got", "--sha256", published["sha256"])
-    assert f"added 3 records to {tmp_path / 'got'}" in got
+    fetched = command("fetch", archive, "-o", tmp_path / "got", "--sha256", published["sha256"])
+    assert f"added 3 records to {tmp_path / 'got'}" in fetched
     assert "all whole" in command("verify", db)
 
     path = db / FILE

@@ -47,25 +47,25 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packages(model: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for target in KERNEL:
         out = model.parent / target
-        found[target] = api.compile(model, out=out, platform="host", target=target, check=False).path
-    return found
+        paths[target] = api.compile(model, out=out, platform="host", target=target, check=False).path
+    return paths
 
 
 @pytest.fixture(scope="module")
 def broken(model: Path, packages: dict[str, Path]) -> dict[str, Path]:
     """Compile the same with one kernel that takes the smaller number where the larger one is right."""
-    found = {
+    paths = {
         target: broken_source(packages[target], model.parent / f"bad-{target}", kernel, b"max(", b"min(")
         for target, kernel in KERNEL.items()
         if target != "cpu"
     }
     with broken_tir(KERNEL["cpu"], "tirx.Max", "tirx.Min"):
         out = model.parent / "bad-cpu"
-        found["cpu"] = api.compile(model, out=out, platform="host", check=False, use_cache=False).path
-    return found
+        paths["cpu"] = api.compile(model, out=out, platform="host", check=False, use_cache=False).path
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -92,22 +92,22 @@ def shared_kernels() -> Iterator[None]:
 
 @pytest.mark.parametrize("target", KERNEL)
 def test_a_sound_package_has_no_wrong_kernel(packages: dict[str, Path], target: str) -> None:
-    found = api.verify_layers(packages[target]).layers
+    scan = api.verify_layers(packages[target]).layers
 
-    assert found.passed and found.compared == found.total >= 14
-    assert {call.verdict for call in found.calls} == {RIGHT}
-    assert max(call.along for call in found.calls) < 1e-5
-    assert any(call.texture for call in found.calls) == (target == "adreno")
+    assert scan.passed and scan.compared == scan.total >= 14
+    assert {call.verdict for call in scan.calls} == {RIGHT}
+    assert max(call.along for call in scan.calls) < 1e-5
+    assert any(call.texture for call in scan.calls) == (target == "adreno")
 
 
 @pytest.mark.parametrize("target", KERNEL)
 def test_the_broken_kernel_is_named(scans: Callable[[str], LayerScan], target: str) -> None:
-    found = scans(target)
+    scan = scans(target)
 
-    (wrong,) = found.wrong
+    (wrong,) = scan.wrong
     assert wrong.name == KERNEL[target] and wrong.texture == (target == "adreno")
-    assert found.first_diverging is wrong and not found.passed
-    after = [call for call in found.calls if call.index > wrong.index]
+    assert scan.first_diverging is wrong and not scan.passed
+    after = [call for call in scan.calls if call.index > wrong.index]
     assert len(after) >= 8 and {call.verdict for call in after} == {PASSES_ON}
     assert max(call.alone for call in after) < 1e-5 < 1e-3 < min(call.along for call in after)
     assert any("conv" in operator for operator in wrong.operators)
@@ -190,9 +190,9 @@ def test_references(packages: dict[str, Path], broken: dict[str, Path], model: P
     right = tmp_path / "right.npz"
     ((name, output),) = own.outputs.items()
     np.savez(right, allow_pickle=False, **{name: output})
-    given = api.verify(packages["adreno"], reference=str(right))
-    assert given.verification.passed and given.reference == "file"
-    (row,) = given.verification.outputs
+    result = api.verify(packages["adreno"], reference=str(right))
+    assert result.verification.passed and result.reference == "file"
+    (row,) = result.verification.outputs
     assert row.max_abs < 1e-6 and row.metrics.elements == row.shape[1] * 64
 
     with pytest.raises(ConfigError, match="a model of onnxruntime, which tflite does not run"):
@@ -252,11 +252,11 @@ def test_on_a_virtual_device(tmp_path: Path, rack: Rack) -> None:
         out = tmp_path / "bad"
         bad = api.compile(model, out=out, platform="linux-aarch64", check=False, use_cache=False).path
 
-    found = api.verify_layers(bad, serial=device.serial)
+    result = api.verify_layers(bad, serial=device.serial)
 
-    (wrong,) = found.layers.wrong
-    assert wrong.name == kernel and found.emulated and found.serial == device.serial
-    before = [call.verdict for call in found.layers.calls if call.index < wrong.index]
+    (wrong,) = result.layers.wrong
+    assert wrong.name == kernel and result.emulated and result.serial == device.serial
+    before = [call.verdict for call in result.layers.calls if call.index < wrong.index]
     assert len(before) >= 2 and set(before) == {RIGHT}
 
 

@@ -65,10 +65,10 @@ def judged(right: Path, wrong: Path) -> OutputComparison:
     shape = [each.dim_value for each in onnx.load(right).graph.input[0].type.tensor_type.shape.dim]
     inputs = {"x": np.random.default_rng(0).normal(size=shape).astype("f4")}
     asked = load_settings({}).settings.verify
-    got, expected = run_reference(wrong, inputs), run_reference(right, inputs)
-    comparison = compare(got, expected, asked)
+    outputs, expected = run_reference(wrong, inputs), run_reference(right, inputs)
+    comparison = compare(outputs, expected, asked)
     assert not comparison.passed
-    (row,) = explained(comparison, got, expected, right, inputs, asked, "float32", {}).outputs
+    (row,) = explained(comparison, outputs, expected, right, inputs, asked, "float32", {}).outputs
     return row
 
 
@@ -128,15 +128,15 @@ def test_indices_of_other_scores_do_not_pass(operator: str, tmp_path: Path) -> N
     asked = load_settings({}).settings.verify
     expected = run_reference(right, inputs)
     indices = (expected["indices"] + 40) % 80  # the same sums in the other order
-    got = expected | {"indices": indices.astype(expected["indices"].dtype)}
+    outputs = expected | {"indices": indices.astype(expected["indices"].dtype)}
 
-    def row(got: Mapping[str, np.ndarray]) -> OutputComparison:
-        comparison = compare(got, expected, asked)
-        rows = explained(comparison, got, expected, right, inputs, asked, "float32", {}).outputs
+    def row(outputs: Mapping[str, np.ndarray]) -> OutputComparison:
+        comparison = compare(outputs, expected, asked)
+        rows = explained(comparison, outputs, expected, right, inputs, asked, "float32", {}).outputs
         return next(each for each in rows if each.name == "indices")
 
-    assert row(got).passed and "100.00% of the indices differ" in row(got).note
-    flat = got["indices"].reshape(-1)
+    assert row(outputs).passed and "100.00% of the indices differ" in row(outputs).note
+    flat = outputs["indices"].reshape(-1)
     for fault in ((flat[0] + 1) % 40, flat[1], 80):  # a worse score, one twice, one out of range
         flat[0] = fault
-        assert not row(got).passed, fault
+        assert not row(outputs).passed, fault

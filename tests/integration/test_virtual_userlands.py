@@ -96,19 +96,19 @@ def test_damaged_userland_is_made_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phone: Phone, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = phone.info.root.parent
-    made: list[Path] = []
+    builds: list[Path] = []
 
     def make(into: Path, *_: object, **__: object) -> None:
-        made.append(into)
+        builds.append(into)
         shutil.copytree(good / "root", into / "root", symlinks=True)
 
     monkeypatch.setattr(userland, "make", make)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
     tree = userland.ensure_userland(None)
-    assert userland.ensure_userland(None) == tree and len(made) == 1
+    assert userland.ensure_userland(None) == tree and len(builds) == 1
     (tree / "system/bin/sh").write_bytes(b"damaged")
     userland.ensure_userland(None)
-    assert len(made) == 2 and "damaged; making it again" in caplog.text
+    assert len(builds) == 2 and "damaged; making it again" in caplog.text
     assert sha256(tree / "system/bin/sh") == sha256(good / "root/system/bin/sh")
 
 
@@ -234,8 +234,8 @@ def test_userland_that_others_cannot_read_is_refused_to_root(
     for name in ("lost+found", "apex"):
         (tree / name).mkdir(exist_ok=True)
     (tree / "apex/com.android.wifi").mkdir()
-    for kept in ("system/bin/run-as", "lost+found", "apex"):
-        (tree / kept).chmod(0o700)
+    for relative in ("system/bin/run-as", "lost+found", "apex"):
+        (tree / relative).chmod(0o700)
     caplog.clear()
     assert connect("private", rootfs=tree).shell("ls /system/bin/sh") == "/system/bin/sh\n"
     if os.geteuid() == 0 and prerequisites.require().user_namespace:
@@ -290,8 +290,8 @@ def test_opencl(connect: Callable[..., Phone], abi: Abi) -> None:
     compiler = "gcc" if abi.native else "aarch64-linux-gnu-gcc"
     subprocess.run([compiler, "-o", source.with_suffix(""), source, "-ldl"], check=True)
     device("push", source.with_suffix(""), f"{TMP}/opencl")
-    said = device("shell", f"{TMP}/opencl", timeout=300).stdout
-    assert said == "Portable Computing Language\n2.5 3.5 4.5\n"
+    output = device("shell", f"{TMP}/opencl", timeout=300).stdout
+    assert output == "Portable Computing Language\n2.5 3.5 4.5\n"
 
 
 def places_of(device: Phone) -> Path:

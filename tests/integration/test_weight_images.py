@@ -92,8 +92,8 @@ def test_the_compiler_packs_weights_for_images(package: ModelPackage) -> None:
     assert {t.name for t in graph.tensors if t.kind == "param" and t.texture} == set(entry.images)
     read = {text for kernel in graph.kernels for text in kernel.textures}
     assert {f"read_only {name}" for name in entry.images} <= read
-    found = {finding.name: finding.found for finding in adt.package_verify(package.path).integrity.findings}
-    assert found["parameters"] == "10, as the entries take them, 5 as images"
+    texts = {finding.name: finding.found for finding in adt.package_verify(package.path).integrity.findings}
+    assert texts["parameters"] == "10, as the entries take them, 5 as images"
 
 
 def test_the_runner_puts_them_into_images_as_they_are(
@@ -113,7 +113,7 @@ def test_the_runner_puts_them_into_images_as_they_are(
     calls = done.json["profile"]["calls"]
     packed = params(package)
     images = {name: packed[name] for name in package.manifest.entry().images}
-    found = set()
+    names = set()
     with np.load(tmp_path / "c.npz") as dumped, np.load(tmp_path / "o.npz") as outputs:
         assert off_reference(dict(outputs), model, package) < 1e-5
         for call in calls:
@@ -122,8 +122,8 @@ def test_the_runner_puts_them_into_images_as_they_are(
                     key = f"{call['index']:05d}|{call['name']}|{number}"
                     if key in dumped.files and np.array_equal(dumped[key], image):
                         assert argument["scope"] == "global.texture"
-                        found.add(name)
-    assert found == set(images)
+                        names.add(name)
+    assert names == set(images)
 
 
 def test_over_rpc_and_in_a_process_of_this_machine_they_are_images_too(
@@ -157,7 +157,7 @@ def test_a_parameter_that_is_no_array_of_texels_is_refused(
 
     run(rtvm, bad).refused(PACKAGE, f"parameter {name} cannot lie in an image", "adt compile")
     wrong = [finding.found for finding in adt.package_verify(bad).integrity.findings if not finding.passed]
-    assert any(f"{name}: not of texels, and said to be images" in found for found in wrong)
+    assert any(f"{name}: not of texels, and said to be images" in message for message in wrong)
 
 
 def test_a_weight_over_the_driver_s_limits_says_what_to_do(
@@ -243,18 +243,18 @@ def placed(model: Path, limits: ImageLimits) -> GpuModule:
 
 
 def test_a_weight_over_the_limits_of_images_stays_a_buffer(model: Path) -> None:
-    made = placed(model, ImageLimits(side=20, layers=2))
+    placement = placed(model, ImageLimits(side=20, layers=2))
 
-    reasons = {row.shape: row.reason for row in made.report.weights}
+    reasons = {row.shape: row.reason for row in placement.report.weights}
     assert {shape for shape, reason in reasons.items() if not reason} == {(2, 1, 8, 4), (2, 1, 10, 4)}
     assert reasons[(1, 3, 25, 4)] == "an image of 25 x 3 x 1 is over the device's limits"
     assert "x 3 is over" in reasons[(3, 9, 3, 4)]
     scopes = {
         str(param.name_hint): str(param.struct_info.vdevice.memory_scope)
-        for param in made.module["main"].params
+        for param in placement.module["main"].params
         if param.struct_info.vdevice is not None
     }
-    assert scopes == dict.fromkeys(made.report.images, SCOPE)
+    assert scopes == dict.fromkeys(placement.report.images, SCOPE)
 
 
 def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images(
@@ -271,10 +271,10 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
 
     monkeypatch.setattr("adt.compiler.passes.gpu.schedules.prove", refusing)
 
-    made = placed(model, ImageLimits(side=8192, layers=2048))
+    placement = placed(model, ImageLimits(side=8192, layers=2048))
 
-    kept = {row.shape: row.reason for row in made.report.weights if row.reason}
-    assert kept.keys() == {(3, 9, 3, 4)}
-    assert kept[(3, 9, 3, 4)].endswith("which reads it, cannot: made up")
-    first = made.report.kernels[0]
+    reasons = {row.shape: row.reason for row in placement.report.weights if row.reason}
+    assert reasons.keys() == {(3, 9, 3, 4)}
+    assert reasons[(3, 9, 3, 4)].endswith("which reads it, cannot: made up")
+    first = placement.report.kernels[0]
     assert (first.reads, first.writes, first.reason) == (0, 1, "")

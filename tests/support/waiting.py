@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def wait_for(condition: Callable[[], object], what: str = "it", seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], object], event: str = "it", seconds: float = 120) -> None:
     """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too.
 
     Between two polls it waits for as long as one takes: one that asks a device would slow down what it waits for.
@@ -17,7 +17,7 @@ def wait_for(condition: Callable[[], object], what: str = "it", seconds: float =
     while begun := time.monotonic():
         if condition():
             return
-        assert time.monotonic() < end, f"{what} did not happen"
+        assert time.monotonic() < end, f"{event} did not happen"
         time.sleep(max(0.02, time.monotonic() - begun))
 
 

@@ -76,13 +76,13 @@ def test_one_in_another_system_can_be_restarted(monkeypatch: pytest.MonkeyPatch)
     assert adt.adb_command(["wait-for-device"]).argv[1:] == ("wait-for-device",)
 
 
-@pytest.mark.parametrize(("given", "passed"), [(None, "0"), ("1", "1")])
+@pytest.mark.parametrize(("value", "passed"), [(None, "0"), ("1", "1")])
 def test_a_server_of_ours_does_not_listen_for_announcements(
-    monkeypatch: pytest.MonkeyPatch, program: Path, given: str | None, passed: str
+    monkeypatch: pytest.MonkeyPatch, program: Path, value: str | None, passed: str
 ) -> None:
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
-    if given is not None:
-        monkeypatch.setenv("ADB_MDNS", given)
+    if value is not None:
+        monkeypatch.setenv("ADB_MDNS", value)
     with pytest.raises(DeviceError, match="did not start"):
         adb.start_server()
     assert program.with_name("note").read_text().strip() == passed

@@ -67,17 +67,17 @@ def made_up(tmp_path: Path) -> Callable[..., Project]:
 def places(path: Path) -> dict[str, int]:
     """Return the offset of each file's contents."""
     with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-        found = {}
+        offsets = {}
         for member in archive.infolist():
             file.seek(member.header_offset + 26)
             lengths = file.read(4)
-            found[member.filename] = (
+            offsets[member.filename] = (
                 member.header_offset
                 + 30
                 + int.from_bytes(lengths[:2], "little")
                 + int.from_bytes(lengths[2:], "little")
             )
-        return found
+        return offsets
 
 
 def test_each_file_begins_where_it_can_be_mapped(tmp_path: Path) -> None:
@@ -88,11 +88,11 @@ def test_each_file_begins_where_it_can_be_mapped(tmp_path: Path) -> None:
     path = tmp_path / "a.apk"
     write_archive(entries, path)
     at = places(path)
-    assert [one.name for one in entries if at[one.name] % one.alignment] == []
+    assert [file.name for file in entries if at[file.name] % file.alignment] == []
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         assert {name: archive.read(name) for name in archive.namelist()} == {
-            one.name: one.contents for one in entries
+            file.name: file.contents for file in entries
         }
     assert misplaced(path) == ()
 
@@ -124,35 +124,35 @@ def test_parameters_that_differ_are_carried_for_each_abi(tmp_path: Path) -> None
         for name in platforms
     ]
     bundles = [make_app_bundle(tmp_path / f"b-{name}", name) for name in platforms]
-    made = project(packages, bundles, java_package="com.example.vision")
-    found = [one.name for one in apk_entries(made, "{}") if one.name.endswith("mod.params")]
-    assert found == [f"assets/adt/toy/{abi}/mod.params" for abi in ("arm64-v8a", "armeabi-v7a", "x86_64")]
-    assert [planned.shared_params for planned in planned_models(made)] == [False]
+    app = project(packages, bundles, java_package="com.example.vision")
+    params = [file.name for file in apk_entries(app, "{}") if file.name.endswith("mod.params")]
+    assert params == [f"assets/adt/toy/{abi}/mod.params" for abi in ("arm64-v8a", "armeabi-v7a", "x86_64")]
+    assert [planned.shared_params for planned in planned_models(app)] == [False]
 
 
 def test_an_app_without_models_is_an_rpc_server(made_up: Callable[..., Project], tmp_path: Path) -> None:
-    made = server_project(made_up().bundles, java_package="com.example.rpc")
-    text = manifest_text(made)
-    for one in ("android.permission.INTERNET", 'android:permission="android.permission.DUMP"'):
-        assert one in text and one not in manifest_text(made_up())
+    server_app = server_project(made_up().bundles, java_package="com.example.rpc")
+    text = manifest_text(server_app)
+    for permission in ("android.permission.INTERNET", 'android:permission="android.permission.DUMP"'):
+        assert permission in text and permission not in manifest_text(made_up())
     assert "LAUNCHER" not in text and "LAUNCHER" in manifest_text(made_up())
-    plan = BenchPlan(app="com.example.rpc", bundle_digests=made.bundle_digests, models=())
-    names = [entry.name for entry in apk_entries(made, plan.text())]
+    plan = BenchPlan(app="com.example.rpc", bundle_digests=server_app.bundle_digests, models=())
+    names = [entry.name for entry in apk_entries(server_app, plan.text())]
     assert BENCH_PLAN in names and not [name for name in names if "toy" in name]
     path = tmp_path / "a.apk"
     path.write_bytes(apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: plan.text().encode()}))
     assert read_apk(path).serves
     with pytest.raises(ConfigError, match="two bundles"):
-        server_project(made.bundles * 2, java_package="com.example.rpc")
+        server_project(server_app.bundles * 2, java_package="com.example.rpc")
 
 
 def test_only_android_with_the_activity_becomes_an_app(made_up: Callable[..., Project]) -> None:
     with pytest.raises(MismatchError, match="Android only") as caught:
         apk_entries(made_up(("linux-aarch64",)), "{}")
     assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
-    made = made_up()
-    bundle = made.bundles[0]
-    older = replace(made, bundles=(replace(bundle, manifest=replace(bundle.manifest, app_files={})),))
+    app = made_up()
+    bundle = app.bundles[0]
+    older = replace(app, bundles=(replace(bundle, manifest=replace(bundle.manifest, app_files={})),))
     with pytest.raises(MismatchError, match=ACTIVITY) as caught:
         apk_entries(older, "{}")
     assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
@@ -161,9 +161,9 @@ def test_only_android_with_the_activity_becomes_an_app(made_up: Callable[..., Pr
 def test_one_entry_of_each_model_is_measured(made_up: Callable[..., Project]) -> None:
     (planned,) = planned_models(made_up(entries=("warm", "main")))
     assert (planned.stem, planned.library, planned.entry) == ("toy", "libtoy_model.so", "main")
-    made = made_up(entries=("encode", "decode"))
-    assert planned_models(made)[0].entry == "encode"
-    (abi, digest), *_ = made.bundle_digests.items()
+    app = made_up(entries=("encode", "decode"))
+    assert planned_models(app)[0].entry == "encode"
+    (abi, digest), *_ = app.bundle_digests.items()
     assert abi == "arm64-v8a" and len(digest) == 64
 
 
@@ -174,28 +174,28 @@ def test_an_input_without_a_fixed_shape_is_refused(made_up: Callable[..., Projec
 
 
 def test_without_opencl_no_vendor_library_is_named(made_up: Callable[..., Project]) -> None:
-    made = made_up()
-    facts = made.bundles[0].manifest
+    app = made_up()
+    facts = app.bundles[0].manifest
     plain = replace(facts, options=replace(facts.options, opencl=False))
-    text = manifest_text(replace(made, bundles=(replace(made.bundles[0], manifest=plain),)))
+    text = manifest_text(replace(app, bundles=(replace(app.bundles[0], manifest=plain),)))
     assert "uses-native-library" not in text
 
 
 def test_the_app_needs_the_highest_level_of_its_bundles(made_up: Callable[..., Project]) -> None:
-    made = made_up(("android-arm64-v8a", "android-x86_64"))
+    app = made_up(("android-arm64-v8a", "android-x86_64"))
     levels = [
-        replace(one, manifest=replace(one.manifest, api_level=level))
-        for one, level in zip(made.bundles, (21, 29), strict=True)
+        replace(bundle, manifest=replace(bundle.manifest, api_level=level))
+        for bundle, level in zip(app.bundles, (21, 29), strict=True)
     ]
-    assert min_sdk(replace(made, bundles=tuple(levels))) == 29
-    assert min_sdk(replace(made, bundles=(levels[0],))) == 23  # older ones do not map libraries from an APK
+    assert min_sdk(replace(app, bundles=tuple(levels))) == 29
+    assert min_sdk(replace(app, bundles=(levels[0],))) == 23  # older ones do not map libraries from an APK
 
 
 @pytest.mark.parametrize("name", ["my model-v1.0 (fp16)", "class", "日本", '"; rm', "app", "a.b", "9", "fun"])
 def test_every_name_gives_an_application_id(name: str) -> None:
-    found = application_id(name)
-    check_package(found)
-    assert found.startswith("com.example.") and found.endswith("_bench")
+    identifier = application_id(name)
+    check_package(identifier)
+    assert identifier.startswith("com.example.") and identifier.endswith("_bench")
 
 
 def make_sdk(root: Path, build_tools: tuple[str, ...], platforms: tuple[str, ...]) -> Path:
@@ -212,11 +212,11 @@ def make_sdk(root: Path, build_tools: tuple[str, ...], platforms: tuple[str, ...
 def test_the_newest_parts_of_an_sdk_are_taken(tmp_path: Path) -> None:
     sdk = make_sdk(tmp_path, ("9.0.0", "35.0.0", "35.0.0-rc1", "34.0.9"), ("android-9", "android-35"))
     (sdk / "platforms/android-36").mkdir()  # half installed
-    found = find_apk_tools(str(sdk), environ={})
-    assert found.aapt2 == sdk / "build-tools/35.0.0/aapt2"
-    assert found.framework == sdk / "platforms/android-35/android.jar"
-    assert "--sdk" in found.origin and "35.0.0" in found.origin
-    assert find_apk_tools(environ={"ANDROID_HOME": str(sdk)}).aapt2 == found.aapt2
+    tools = find_apk_tools(str(sdk), environ={})
+    assert tools.aapt2 == sdk / "build-tools/35.0.0/aapt2"
+    assert tools.framework == sdk / "platforms/android-35/android.jar"
+    assert "--sdk" in tools.origin and "35.0.0" in tools.origin
+    assert find_apk_tools(environ={"ANDROID_HOME": str(sdk)}).aapt2 == tools.aapt2
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_a_keystore_keeps_its_password_to_itself(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not known") as caught:
         users_keystore(path, "", password="", key_password="")
     assert "ADT_KEYSTORE_PASSWORD" in caught.value.remedy
-    found = users_keystore(path, "mine", password="secret-1", key_password="")
-    assert "secret" not in repr(found) and set(found.environment.values()) == {"secret-1"}
+    keystore = users_keystore(path, "mine", password="secret-1", key_password="")
+    assert "secret" not in repr(keystore) and set(keystore.environment.values()) == {"secret-1"}
     assert users_keystore(path, "", password="a", key_password="b").environment["ADT_KEY_PASSWORD"] == "b"
 
 
 @pytest.mark.parametrize(
-    ("said", "what"),
+    ("output", "reason"),
     [
         (
             f"{FAILED}\njava.io.IOException: keystore password was incorrect\n" + "\tat java\n" * 40,
@@ -296,11 +296,11 @@ def test_a_keystore_keeps_its_password_to_itself(tmp_path: Path) -> None:
         ("java: command not found", "cannot sign"),
     ],
 )
-def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
-    done = Finished(("apksigner",), 1, "", said)
+def test_what_apksigner_refuses_is_explained(output: str, reason: str) -> None:
+    done = Finished(("apksigner",), 1, "", output)
     error = _explain(done, Keystore(Path("k"), "mine", "p"))
-    assert what in error.what and error.remedy
-    assert isinstance(error, BuildError) == (said in error.details)
+    assert reason in error.what and error.remedy
+    assert isinstance(error, BuildError) == (output in error.details)
     assert isinstance(error, BuildError) or not error.details, "Java's stack is no explanation"
 
 
@@ -317,8 +317,8 @@ def test_an_apk_says_what_it_is(tmp_path: Path) -> None:
     plan = json.dumps({"app": "com.a.b", "models": [{"stem": "toy"}, {"stem": "face"}]}).encode()
     files = {"AndroidManifest.xml": b"", "lib/x86_64/liba.so": b"", "lib/x86_64/libb.so": b""}
     path.write_bytes(apk_with(files | {BENCH_PLAN: plan}))
-    found = read_apk(path)
-    assert (found.app, found.stems, found.abis) == ("com.a.b", ("toy", "face"), ("x86_64",))
+    contents = read_apk(path)
+    assert (contents.app, contents.stems, contents.abis) == ("com.a.b", ("toy", "face"), ("x86_64",))
     path.write_bytes(apk_with(files))
     assert read_apk(path).app == "" and read_apk(path).stems == ()
 
@@ -347,33 +347,33 @@ def test_what_is_no_apk_is_refused(tmp_path: Path, contents: bytes) -> None:
 
 
 def test_an_app_has_its_libraries_models_and_plan(made_up: Callable[..., Project]) -> None:
-    made = made_up(("android-arm64-v8a", "android-x86_64"), names=("toy", "class"))
-    entries = {one.name: one for one in apk_entries(made, "{}")}
+    app = made_up(("android-arm64-v8a", "android-x86_64"), names=("toy", "class"))
+    entries = {file.name: file for file in apk_entries(app, "{}")}
     assert list(entries) == sorted(entries)
     for abi in ("arm64-v8a", "x86_64"):
         for name in ("libadt_activity.so", "libadt_runner.so", "libtvm_runtime.so", "libtoy_model.so"):
             assert entries[f"lib/{abi}/{name}"].alignment == BIG_PAGE
-        found = entries[f"assets/adt/toy/{abi}/mod.json"]
-        assert isinstance(found.contents, Path) and abi in str(found.contents)
+        model_manifest = entries[f"assets/adt/toy/{abi}/mod.json"]
+        assert isinstance(model_manifest.contents, Path) and abi in str(model_manifest.contents)
     # The runner uses its pages where they lie.
     assert entries["assets/adt/toy/mod.params"].alignment == BIG_PAGE
     assert entries[BENCH_PLAN].contents == b"{}"
-    assert len({one.api.stem for one in made.models}) == 2
+    assert len({model.api.stem for model in app.models}) == 2
 
 
 def test_the_manifest_lists_what_it_should(made_up: Callable[..., Project]) -> None:
-    made = made_up()
-    root = ElementTree.fromstring(manifest_text(made))
+    app = made_up()
+    root = ElementTree.fromstring(manifest_text(app))
     assert root.get("package") == "com.example.vision"
     sdk = root.find("uses-sdk")
     assert sdk is not None and sdk.get(f"{ANDROID}minSdkVersion") == "24"
     application = root.find("application")
     assert application is not None
-    told = {key.removeprefix(ANDROID): value for key, value in application.attrib.items()}
-    assert told["extractNativeLibs"] == "false" and not {"hasCode", "debuggable"} & told.keys()
+    attributes = {key.removeprefix(ANDROID): value for key, value in application.attrib.items()}
+    assert attributes["extractNativeLibs"] == "false" and not {"hasCode", "debuggable"} & attributes.keys()
     libraries = application.findall("uses-native-library")
-    assert [one.get(f"{ANDROID}name") for one in libraries] == list(OPENCL_LIBRARIES)
-    assert {one.get(f"{ANDROID}required") for one in libraries} == {"false"}
+    assert [library.get(f"{ANDROID}name") for library in libraries] == list(OPENCL_LIBRARIES)
+    assert {library.get(f"{ANDROID}required") for library in libraries} == {"false"}
     assert root.findall("uses-permission") == []
-    debug = ElementTree.fromstring(manifest_text(made, debuggable=True)).find("application")
+    debug = ElementTree.fromstring(manifest_text(app, debuggable=True)).find("application")
     assert debug is not None and debug.get(f"{ANDROID}debuggable") == "true"

@@ -117,13 +117,15 @@ def test_scripts_import_what_exists(folder: str) -> None:
         if isinstance(node, ast.ImportFrom) and node.module
         for name in [f"{node.module}.{alias.name}" for alias in node.names]
         if (
-            not exists(name) if name.startswith("adt.") else not found(node.module.split(".")[0], file.parent)
+            not exists(name)
+            if name.startswith("adt.")
+            else not is_importable(node.module.split(".")[0], file.parent)
         )
     ]
     assert files and not wrong
 
 
-def found(package: str, folder: Path) -> bool:
+def is_importable(package: str, folder: Path) -> bool:
     """Return True if *package* lies in *folder*, among the tests' support, or is installed."""
     beside = (folder / f"{package}.py", Path(__file__).parents[1] / package)
     return any(path.exists() for path in beside) or find_spec(package) is not None

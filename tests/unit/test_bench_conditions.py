@@ -62,10 +62,10 @@ def flags(
 
 
 def test_each_sensors_course() -> None:
-    found = courses([sample(0, 30, 2000), sample(1, 44, 1500), sample(2, 41, 1800)])
-    cpu = found.temperatures["cpu"]
+    course = courses([sample(0, 30, 2000), sample(1, 44, 1500), sample(2, 41, 1800)])
+    cpu = course.temperatures["cpu"]
     assert (cpu.before, cpu.lowest, cpu.highest, cpu.after) == (30, 30, 44, 41)
-    assert found.hottest == ("cpu", cpu) and found.count == 3
+    assert course.hottest == ("cpu", cpu) and course.count == 3
     assert courses([]).hottest is None
 
 
@@ -92,10 +92,10 @@ def test_noise_and_a_long_tail_are_flagged() -> None:
     rough = 10 * np.random.default_rng(1).normal(1, 0.1, len(starts))
     tail = np.full(len(starts), 10.0)
     tail[::50] = 40
-    for times, said in ((rough, "robust standard deviation"), (tail, "4.0 times the median")):
+    for times, message in ((rough, "robust standard deviation"), (tail, "4.0 times the median")):
         speed = speed_of(times, starts, report([]), None, energy([], starts, times, None))
-        found = {flag.name: flag.text for flag in flag_measurement(PHONE, STILL, speed, [])}
-        assert said in found["noisy"]
+        texts = {flag.name: flag.text for flag in flag_measurement(PHONE, STILL, speed, [])}
+        assert message in texts["noisy"]
 
 
 def test_what_surrounds_the_runs_is_flagged() -> None:
@@ -112,11 +112,11 @@ def test_what_surrounds_the_runs_is_flagged() -> None:
 def test_energy_of_a_processors_counter() -> None:
     times, starts = runs(10)
     rows = [sample(at, energy_uj=5_000_000 * at) for at in range(13)]
-    found = energy(rows, starts, times, True)
-    assert found.source == "processor" and found.watts == pytest.approx(5)
-    assert found.joules_per_run == pytest.approx(5 * found.seconds / found.runs)
-    assert found.joules_per_run is not None
-    assert 0.048 < found.joules_per_run < 0.07, "5 W for 10 ms, and the second after the last run"
+    consumption = energy(rows, starts, times, True)
+    assert consumption.source == "processor" and consumption.watts == pytest.approx(5)
+    assert consumption.joules_per_run == pytest.approx(5 * consumption.seconds / consumption.runs)
+    assert consumption.joules_per_run is not None
+    assert 0.048 < consumption.joules_per_run < 0.07, "5 W for 10 ms, and the second after the last run"
     rows[6]["power"]["energy_uj"] = 1
     assert energy(rows, starts, times, True).joules_per_run is None, "the counter wrapped around"
 
@@ -124,8 +124,8 @@ def test_energy_of_a_processors_counter() -> None:
 def test_energy_of_a_battery() -> None:
     times, starts = runs(12)
     rows = [sample(at, current_ua=-500_000, voltage_uv=4_000_000) for at in range(14)]
-    found = energy(rows, starts, times, False)
-    assert found.source == "battery" and found.watts == pytest.approx(2)
+    consumption = energy(rows, starts, times, False)
+    assert consumption.source == "battery" and consumption.watts == pytest.approx(2)
     drained = [sample(at, charge_uah=3_000_000 - 100 * at, voltage_uv=4_000_000) for at in range(14)]
     assert energy(drained, starts, times, False).watts == pytest.approx(100e-6 * 3600 * 4)
     filled = [sample(at, charge_uah=3_000_000 + at, voltage_uv=4_000_000) for at in range(14)]
@@ -133,7 +133,7 @@ def test_energy_of_a_battery() -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "external", "seconds", "said"),
+    ("power", "external", "seconds", "message"),
     [
         ({"current_ua": 1, "voltage_uv": 1}, True, 13, "powered from outside"),
         ({"current_ua": 1, "voltage_uv": 1}, None, 13, "is not known"),
@@ -144,12 +144,12 @@ def test_energy_of_a_battery() -> None:
     ],
 )
 def test_why_energy_is_not_known(
-    power: dict[str, int], external: bool | None, seconds: int, said: str
+    power: dict[str, int], external: bool | None, seconds: int, message: str
 ) -> None:
     times, starts = runs(12)
     rows = [sample(at, **power) for at in range(seconds)]
-    found = energy(rows, starts, times, external)
-    assert found.joules_per_run is None and found.watts is None and said in found.reason
+    consumption = energy(rows, starts, times, external)
+    assert consumption.joules_per_run is None and consumption.watts is None and message in consumption.reason
 
 
 def test_no_runs_have_no_energy() -> None:
@@ -182,22 +182,22 @@ Current Battery Service state:
 
 
 def test_what_a_phone_says_of_its_state() -> None:
-    found = read(parse(SURVEY.format(usb="false", status=3)))
-    assert found.governors == ("schedutil", "performance")
-    assert (found.hottest_zone, found.hottest_celsius) == ("cpu-0-0", 45.5)
-    assert found.external_power is False and found.screen_on is False
-    assert found.cpu == "Qualcomm Technologies, Inc SM8550"
+    conditions = read(parse(SURVEY.format(usb="false", status=3)))
+    assert conditions.governors == ("schedutil", "performance")
+    assert (conditions.hottest_zone, conditions.hottest_celsius) == ("cpu-0-0", 45.5)
+    assert conditions.external_power is False and conditions.screen_on is False
+    assert conditions.cpu == "Qualcomm Technologies, Inc SM8550"
     for usb, status in (("true", 3), ("false", 2), ("false", 4), ("false", 5)):
         assert parse(SURVEY.format(usb=usb, status=status)).external_power is True, (usb, status)
 
 
 def test_what_says_nothing_is_not_known() -> None:
-    found = read(parse(""))
-    assert found == Conditions((), None, None, None, "", "", "")
+    conditions = read(parse(""))
+    assert conditions == Conditions((), None, None, None, "", "", "")
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("45C", CoolDown(celsius=45)),
         ("45.5°C", CoolDown(celsius=45.5)),
@@ -205,8 +205,8 @@ def test_what_says_nothing_is_not_known() -> None:
         ("0s", CoolDown(seconds=0)),
     ],
 )
-def test_how_cooling_down_is_written(text: str, wanted: CoolDown) -> None:
-    assert parse_cool_down(text) == wanted
+def test_how_cooling_down_is_written(text: str, expected: CoolDown) -> None:
+    assert parse_cool_down(text) == expected
 
 
 @pytest.mark.parametrize("text", ["45", "", "C", "-3C", "45F", "30 min"])

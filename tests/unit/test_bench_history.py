@@ -64,7 +64,7 @@ def record(number: int, ms: float | None, *, spread: float = 0.01, **more: objec
             Energy(None, None, "", 0, 0.0, "none"),
             Sensors({}, {}, 0),
         )
-    made = BenchRecord(
+    base = BenchRecord(
         id=f"{number:016x}",
         when=(START + timedelta(days=number)).isoformat(timespec="seconds"),
         label="",
@@ -77,7 +77,7 @@ def record(number: int, ms: float | None, *, spread: float = 0.01, **more: objec
         no_speed="" if speed else EMULATED,
         flags=(),
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(base, **more)  # type: ignore[arg-type]
 
 
 def verdicts(*records: BenchRecord, **how: object) -> list[str]:
@@ -87,8 +87,8 @@ def verdicts(*records: BenchRecord, **how: object) -> list[str]:
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     before = [record(1, 10.0), record(2, None)]
-    for one in before:
-        history.save(one, tmp_path)
+    for entry in before:
+        history.save(entry, tmp_path)
     assert list(history.load(tmp_path)) == before
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "20260201T120000Z-0000000000000001.json",
@@ -115,7 +115,7 @@ def test_a_damaged_file_costs_no_other(tmp_path: Path, caplog: pytest.LogCapture
     )
     (tmp_path / ".20260131T000000Z-0b.json.77.tmp").write_text("half")
     (tmp_path / "notes.json").write_text("mine")
-    assert [one.id[-1] for one in history.load(tmp_path)] == ["1", "3"]
+    assert [entry.id[-1] for entry in history.load(tmp_path)] == ["1", "3"]
     assert "passed over" in caplog.text and "version 99" in caplog.text
 
 
@@ -143,7 +143,7 @@ def test_a_kill_in_the_midst_leaves_whole_records_only(tmp_path: Path) -> None:
         assert child.stdout is not None
         written = [int(child.stdout.readline()) for _ in range(20)]
         child.send_signal(signal.SIGKILL)
-    assert {f"{number:016x}" for number in written} <= {one.id for one in history.load(tmp_path)}
+    assert {f"{number:016x}" for number in written} <= {entry.id for entry in history.load(tmp_path)}
     assert len(list(tmp_path.glob("*.json"))) == len(history.load(tmp_path)), "none is torn"
 
 
@@ -239,9 +239,9 @@ def test_only_what_is_alike_is_compared() -> None:
         record(8, 20.0, subject=replace(SUBJECT, target="cpu")),
         record(9, 20.0, subject=replace(SUBJECT, package="other")),
     ]
-    found = history.report([record(1, 10.0), *other])
-    assert len(found.series) == 9 and not found.regressed
-    assert found.series[0].key.package == "other", "the newest first"
+    report = history.report([record(1, 10.0), *other])
+    assert len(report.series) == 9 and not report.regressed
+    assert report.series[0].key.package == "other", "the newest first"
     same = record(
         9, 20.0, machine=replace(PHONE, name="another serial"), subject=replace(SUBJECT, package_digest="d2")
     )
@@ -262,9 +262,11 @@ def test_wrong_outputs_and_emulated_devices_have_no_speed_to_compare() -> None:
 
 def test_the_page_about_it_names_what_there_is() -> None:
     text = (Path(__file__).parents[2] / "docs/benchmarking.md").read_text()
-    for one in PROTOCOLS.values():
-        warm = f"{one.warmup_runs} run{'s' if one.warmup_runs > 1 else ''} and {one.warmup_ms} ms"
-        row = f"| `{one.name}` | {warm} | {one.runs} runs and {one.seconds} s | {one.headline} |"
+    for protocol in PROTOCOLS.values():
+        warm = (
+            f"{protocol.warmup_runs} run{'s' if protocol.warmup_runs > 1 else ''} and {protocol.warmup_ms} ms"
+        )
+        row = f"| `{protocol.name}` | {warm} | {protocol.runs} runs and {protocol.seconds} s | {protocol.headline} |"
         assert row in text
     verdicts = (
         history.REGRESSION,

@@ -52,8 +52,8 @@ class Phone:
             "program_cache": {"state": "hit" if options.program_cache else "off"},
             "samples": [],
         }
-        kept = {"run_ms": times, "start_ms": starts} if options.keep_times else {}
-        return RtvmRun({}, report, False, kept)
+        samples = {"run_ms": times, "start_ms": starts} if options.keep_times else {}
+        return RtvmRun({}, report, False, samples)
 
 
 def ready(place: Phone, device: str = "opencl") -> Opened:
@@ -66,7 +66,7 @@ def ready(place: Phone, device: str = "opencl") -> Opened:
 def test_a_cold_start_then_one_timed_process() -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("default"), threads=4, affinity="big", end_to_end=True, timeout=100)
-    found = measure(ready(phone), plan, pilot(ready(phone), plan), None)
+    measurement = measure(ready(phone), plan, pilot(ready(phone), plan), None)
     (first, _), (cold, _), (timed, limit) = phone.asked
     assert first.program_cache and first.run_count == 2 and not first.keep_times
     assert not cold.program_cache and cold.run_count == 1
@@ -75,17 +75,17 @@ def test_a_cold_start_then_one_timed_process() -> None:
     for options in (first, cold, timed):
         assert (options.threads, options.affinity, options.end_to_end) == (4, "big", True)
     assert limit is not None and 100 < limit < 120
-    assert found.speed.cold_start is not None and found.speed.cold_start.first_run_ms == 20_000
-    assert found.speed.start.first_run_ms == 40 and found.speed.program_cache == "hit"
-    assert found.speed.times.count == len(found.times) > 250 and found.speed.peak_kb is None
+    assert measurement.speed.cold_start is not None and measurement.speed.cold_start.first_run_ms == 20_000
+    assert measurement.speed.start.first_run_ms == 40 and measurement.speed.program_cache == "hit"
+    assert measurement.speed.times.count == len(measurement.times) > 250 and measurement.speed.peak_kb is None
 
 
 @pytest.mark.parametrize(("device", "cold"), [("cpu", True), ("opencl", False)])
 def test_no_cold_start_where_none_is_wanted_or_there_is_nothing_to_compile(device: str, cold: bool) -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("quick"), cold_start=cold)
-    found = measure(ready(phone, device), plan, pilot(ready(phone, device), plan), None)
-    assert len(phone.asked) == 2 and found.speed.cold_start is None
+    measurement = measure(ready(phone, device), plan, pilot(ready(phone, device), plan), None)
+    assert len(phone.asked) == 2 and measurement.speed.cold_start is None
 
 
 def test_a_slow_model_gets_the_time_that_it_needs() -> None:
@@ -100,9 +100,9 @@ def test_a_slow_model_gets_the_time_that_it_needs() -> None:
 def test_turns_cancel_a_phone_that_gets_warm() -> None:
     phone = Phone()
     plan = BenchSetup(protocol_named("quick"))
-    one = ready(phone)
-    first = pilot(one, plan)
-    a, b = take_turns((one, one), (first, first), plan)
+    place = ready(phone)
+    first = pilot(place, plan)
+    a, b = take_turns((place, place), (first, first), plan)
     assert len(a.runs) == len(b.runs) == 12
     assert phone.slower > 1.5, "it did get slower"
     ratio = times_as_fast(a, b)
@@ -112,13 +112,13 @@ def test_turns_cancel_a_phone_that_gets_warm() -> None:
 def test_the_machine_is_what_ran_it() -> None:
     now = Conditions((), None, None, None, "", "Some CPU of this machine", "")
     place: Any = Phone()
-    found = machine_of(place, {"device": GPU}, now)
-    assert (found.computes, found.computes_type, found.driver) == ("Adreno 740", "gpu", "v.790")
-    assert not found.opencl_on_cpu and "Some CPU of this machine" in found.model
+    machine = machine_of(place, {"device": GPU}, now)
+    assert (machine.computes, machine.computes_type, machine.driver) == ("Adreno 740", "gpu", "v.790")
+    assert not machine.opencl_on_cpu and "Some CPU of this machine" in machine.model
     pocl = machine_of(
         place, {"device": {"kind": "opencl", "name": "pthread", "type": "cpu", "driver": "3.1"}}, now
     )
-    assert pocl.opencl_on_cpu and pocl.key != found.key
+    assert pocl.opencl_on_cpu and pocl.key != machine.key
     cpu = machine_of(place, {"device": {"kind": "cpu", "name": "x86_64", "type": "cpu", "driver": None}}, now)
     assert (cpu.computes, cpu.driver, cpu.opencl_on_cpu) == ("cpu", "", False)
     assert machine_of(place, None, None).computes == "", "nothing ran"

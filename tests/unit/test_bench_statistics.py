@@ -36,12 +36,12 @@ def test_quantiles_are_interpolated_linearly() -> None:
 
 def test_a_summary() -> None:
     times = np.array([2.0] * 97 + [1.0, 3.0, 50.0])
-    found = summarise(times)
-    assert (found.count, found.p50_ms, found.min_ms, found.max_ms) == (100, 2.0, 1.0, 50.0)
-    assert found.mean_ms == pytest.approx(2.48) and found.throughput_per_s == pytest.approx(1000 / 2.48)
-    assert found.std_ms == pytest.approx(stdlib.stdev(times.tolist()), rel=1e-12)
-    assert found.spread_percent == 0.0, "the median deviation does not see three runs"
-    assert found.outliers == 2, "3 and 50: a quartile distance of 0 makes every other value one"
+    summary = summarise(times)
+    assert (summary.count, summary.p50_ms, summary.min_ms, summary.max_ms) == (100, 2.0, 1.0, 50.0)
+    assert summary.mean_ms == pytest.approx(2.48) and summary.throughput_per_s == pytest.approx(1000 / 2.48)
+    assert summary.std_ms == pytest.approx(stdlib.stdev(times.tolist()), rel=1e-12)
+    assert summary.spread_percent == 0.0, "the median deviation does not see three runs"
+    assert summary.outliers == 2, "3 and 50: a quartile distance of 0 makes every other value one"
     assert summarise(np.array([5.0])).std_ms == 0.0
     with pytest.raises(ValueError, match="no times"):
         summarise(np.array([]))
@@ -62,14 +62,14 @@ def test_the_robust_sigma_is_that_of_a_normal_distribution_and_blind_to_outliers
 def test_drift_is_found_and_noise_is_none() -> None:
     noise = np.random.default_rng(2).normal(0, 0.02, 2000)
     still = 1 + noise
-    found = drift(still, at(still))
-    assert found and not found.drifts and abs(found.percent) < 1
+    trend = drift(still, at(still))
+    assert trend and not trend.drifts and abs(trend.percent) < 1
     slower = 1 + 0.2 * np.linspace(0, 1, 2000) + noise
-    found = drift(slower, at(slower))
-    assert found and found.drifts and found.percent == pytest.approx(0.18 / 1.1 * 100, rel=0.15)
+    trend = drift(slower, at(slower))
+    assert trend and trend.drifts and trend.percent == pytest.approx(0.18 / 1.1 * 100, rel=0.15)
     faster = slower[::-1]
-    found = drift(faster, at(faster))
-    assert found and found.drifts and found.percent < -12
+    trend = drift(faster, at(faster))
+    assert trend and trend.drifts and trend.percent < -12
     assert drift(still[:39], at(still[:39])) is None
 
 
@@ -78,24 +78,24 @@ def test_rough_noise_is_no_drift() -> None:
     wrong = 0
     for _ in range(200):
         times = np.repeat(1 + random.normal(0, 0.1, 20), 5) + random.normal(0, 0.02, 100)
-        found = drift(times, at(times))
-        wrong += bool(found and found.drifts)
+        trend = drift(times, at(times))
+        wrong += bool(trend and trend.drifts)
     assert wrong <= 4, f"{wrong} of 200 still series were said to drift"
 
 
 def test_one_disturbed_stretch_is_no_drift() -> None:
     times = np.ones(400)
     times[100:140] = 3
-    found = drift(times, at(times))
-    assert found and not found.drifts
+    trend = drift(times, at(times))
+    assert trend and not trend.drifts
 
 
 def test_disturbed_stretches_do_not_hide_a_drift() -> None:
     times = 1 + 0.2 * np.linspace(0, 1, 400)
     for start in (40, 140, 380):
         times[start : start + 20] = 9
-    found = drift(times, at(np.ones(400)))
-    assert found and found.drifts and found.percent == pytest.approx(0.18 / 1.1 * 100, rel=0.1)
+    trend = drift(times, at(np.ones(400)))
+    assert trend and trend.drifts and trend.percent == pytest.approx(0.18 / 1.1 * 100, rel=0.1)
 
 
 def test_a_time_line_is_short_and_in_order() -> None:
@@ -112,10 +112,10 @@ def test_the_interval_of_a_ratio_has_the_truth_in_it() -> None:
         machine = 1 + 0.3 * np.linspace(0, 1, 8) + random.normal(0, 0.1, 8)  # a drift, the same for both
         a = truth * machine * (1 + random.normal(0, 0.02, 8))
         b = machine * (1 + random.normal(0, 0.02, 8))
-        found = ratio_interval(a, b)
-        assert found.low <= found.value <= found.high
-        covered += found.low <= truth <= found.high
-        widths.append(found.high - found.low)
+        interval = ratio_interval(a, b)
+        assert interval.low <= interval.value <= interval.high
+        covered += interval.low <= truth <= interval.high
+        widths.append(interval.high - interval.low)
     assert covered >= 0.93 * 150, f"only {covered} of 150 intervals of 95 % have the truth in them"
     assert np.median(widths) < 0.08, "the drift that both share must not widen it"
 

@@ -62,17 +62,17 @@ def put(tmp_path: Path) -> Put:
     ) -> TargetBundle:
         nonlocal count
         count += 1
-        made = make_app_bundle(tmp_path / "cache/bundles" / name, platform, **about)
-        options = replace(made.manifest.options, rpc=rpc, opencl=opencl)
-        files = dict(made.manifest.files)
+        bundle = make_app_bundle(tmp_path / "cache/bundles" / name, platform, **about)
+        options = replace(bundle.manifest.options, rpc=rpc, opencl=opencl)
+        files = dict(bundle.manifest.files)
         if rpc:
-            made.file("bin").mkdir()
-            made.file(SERVER).write_text(name)
-            files[SERVER] = BundleFile(file_sha256(made.file(SERVER)), len(name), ())
-        described = replace(made.manifest, options=options, files=files)
-        manifest.write(described, made.path / "bundle.json")
-        os.utime(made.path / "bundle.json", (count, count))
-        return TargetBundle(made.path, described)
+            bundle.file("bin").mkdir()
+            bundle.file(SERVER).write_text(name)
+            files[SERVER] = BundleFile(file_sha256(bundle.file(SERVER)), len(name), ())
+        described = replace(bundle.manifest, options=options, files=files)
+        manifest.write(described, bundle.path / "bundle.json")
+        os.utime(bundle.path / "bundle.json", (count, count))
+        return TargetBundle(bundle.path, described)
 
     return put_bundle
 
@@ -138,8 +138,8 @@ def test_tuning_takes_the_bundle_of_the_server_that_a_device_has(
         "abcd", "phone", 9090, "127.0.0.1:9190", directory, "/rpc", "t", 5037, process, 0.0, "ready"
     )
     state.write(record, home)
-    found = tune_places.served(asked)
-    assert found is not None and found.path == used.path
+    bundle = tune_places.served(asked)
+    assert bundle is not None and bundle.path == used.path
     if asked.serials:
         eight = SimpleNamespace(out="8\n")
         facts = SimpleNamespace(emulated=False)
@@ -250,16 +250,16 @@ def test_a_device_that_is_not_ready_chooses_no_platform(
 
 
 @pytest.mark.parametrize(
-    ("built", "what"),
+    ("built", "phrase"),
     [((), "no bundle was"), ((LINUX, "linux-armhf"), f"bundles for {LINUX} and linux-armhf were")],
 )
 def test_where_nothing_chooses_the_platform_the_ways_with_and_without_an_ndk_are_said(
-    put: Put, built: tuple[str, ...], what: str
+    put: Put, built: tuple[str, ...], phrase: str
 ) -> None:
     for name in built:
         put(name, name)
     with pytest.raises(
-        ConfigError, match=f"no usable device is connected, {what} built here and there is no NDK"
+        ConfigError, match=f"no usable device is connected, {phrase} built here and there is no NDK"
     ) as caught:
         adt.build_target()
     for words in (f"--for {LINUX} ", "--for host ", f"--for {ANDROID}, after `adt build-target --ndk DIR`"):

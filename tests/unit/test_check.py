@@ -21,17 +21,17 @@ LIMIT = TOLERANCES["float32"].kernel
 
 
 def test_the_difference_is_a_share_of_the_magnitude() -> None:
-    want = np.array([0.0, -50.0, 100.0], np.float32)
+    expected = np.array([0.0, -50.0, 100.0], np.float32)
 
-    assert compare("y", want + np.float32(1), want, LIMIT).difference == pytest.approx(0.01)
-    assert compare("y", want, want, LIMIT).difference == 0
+    assert compare("y", expected + np.float32(1), expected, LIMIT).difference == pytest.approx(0.01)
+    assert compare("y", expected, expected, LIMIT).difference == 0
 
 
 def test_rounding_behind_a_sigmoid_is_no_difference() -> None:
-    want = np.array([1.06e-5, 2e-6])
+    expected = np.array([1.06e-5, 2e-6])
 
-    assert compare("y", want + 9.3e-8, want, LIMIT).difference < LIMIT
-    assert compare("y", want + 1e-5, want, LIMIT).difference > LIMIT
+    assert compare("y", expected + 9.3e-8, expected, LIMIT).difference < LIMIT
+    assert compare("y", expected + 1e-5, expected, LIMIT).difference > LIMIT
 
 
 @pytest.mark.parametrize(
@@ -42,60 +42,62 @@ def test_what_makes_much_of_a_step_may_differ_as_much(
     differs: float, changes: float | None, limit: float
 ) -> None:
     """Measure by what the CPU gives for inputs that hardly differ, where that is needed."""
-    want = {"y": np.array([1.0, -0.5], np.float32)}
+    expected = {"y": np.array([1.0, -0.5], np.float32)}
 
     def changed() -> dict[str, Any]:
         assert changes is not None
-        return {"y": want["y"] + changes}
+        return {"y": expected["y"] + changes}
 
-    assert limit_of_steps(LIMIT, {"y": want["y"] + differs}, want, changed) == pytest.approx(limit, rel=1e-2)
+    assert limit_of_steps(LIMIT, {"y": expected["y"] + differs}, expected, changed) == pytest.approx(
+        limit, rel=1e-2
+    )
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_must_be_so_in_both(bad: float) -> None:
-    want, have = np.array([1.0, bad]), np.array([1.0, 2.0])
+    expected, have = np.array([1.0, bad]), np.array([1.0, 2.0])
 
-    assert compare("y", want, want, LIMIT).difference == 0
-    assert compare("y", have, want, LIMIT).difference == float("inf")
-    assert compare("y", want, have, LIMIT).difference == float("inf")
+    assert compare("y", expected, expected, LIMIT).difference == 0
+    assert compare("y", have, expected, LIMIT).difference == float("inf")
+    assert compare("y", expected, have, LIMIT).difference == float("inf")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nothing_finite_does_not_pass(bad: float) -> None:
-    want = np.full(8, bad)
+    expected = np.full(8, bad)
 
-    row = compare("y", want.copy(), want, LIMIT)
+    row = compare("y", expected.copy(), expected, LIMIT)
 
     assert not row.passed and row.nothing_finite
-    assert not compare("y", np.zeros(8), want, LIMIT).nothing_finite
+    assert not compare("y", np.zeros(8), expected, LIMIT).nothing_finite
 
 
 def test_a_quantum_passes() -> None:
-    want = np.array([0.0, 1.0], np.float32)
+    expected = np.array([0.0, 1.0], np.float32)
 
-    assert not compare("y", want + np.float32(0.01), want, LIMIT).passed
-    assert compare("y", want + np.float32(0.01), want, LIMIT, quantum=0.01).passed
+    assert not compare("y", expected + np.float32(0.01), expected, LIMIT).passed
+    assert compare("y", expected + np.float32(0.01), expected, LIMIT, quantum=0.01).passed
     assert compare("y", np.array([3, 4], np.int8), np.array([3, 5], np.int8), LIMIT).passed
 
 
-@pytest.mark.parametrize("wanted", ["auto", "on"])
-def test_a_check_on_nothing_but_nan_is_none(wanted: str) -> None:
+@pytest.mark.parametrize("choice", ["auto", "on"])
+def test_a_check_on_nothing_but_nan_is_none(choice: str) -> None:
     package = ModelPackage(Path("p"), package_manifest())
     outputs = {"y": np.full(4, np.nan, np.float32)}
-    if wanted == "on":
+    if choice == "on":
         with pytest.raises(VerifyFailed, match="nothing finite"):
-            _compared(outputs, outputs, package, "PoCL", wanted, LIMIT)
+            _compared(outputs, outputs, package, "PoCL", choice, LIMIT)
     else:
-        found = _compared(outputs, outputs, package, "PoCL", wanted, LIMIT)
-        assert isinstance(found, SkippedCheck) and "nothing finite" in found.reason
+        outcome = _compared(outputs, outputs, package, "PoCL", choice, LIMIT)
+        assert isinstance(outcome, SkippedCheck) and "nothing finite" in outcome.reason
 
 
 def test_of_whole_numbers_it_is_the_share_that_differs() -> None:
-    want = np.arange(1000)
-    have = want.copy()
+    expected = np.arange(1000)
+    have = expected.copy()
     have[3] += 1
 
-    row = compare("indices", have, want, LIMIT)
+    row = compare("indices", have, expected, LIMIT)
 
     assert not row.floating
     assert row.difference == pytest.approx(0.001)
@@ -134,10 +136,10 @@ def test_each_obstacle_has_its_own_remedy(
     on_opencl = replace(manifest, target=replace(manifest.target, device="opencl"))
     package = ModelPackage(Path("p"), replace(on_opencl, **changes))
 
-    found = _obstacle(device, package, target)
+    outcome = _obstacle(device, package, target)
 
-    assert found is not None and reason in found.reason and remedy in found.remedy
-    assert ("Install a driver" in found.remedy) == (device is None)
+    assert outcome is not None and reason in outcome.reason and remedy in outcome.remedy
+    assert ("Install a driver" in outcome.remedy) == (device is None)
 
 
 def test_without_an_obstacle_they_are_run() -> None:
@@ -147,12 +149,12 @@ def test_without_an_obstacle_they_are_run() -> None:
     assert _obstacle(replace(DEVICE, extensions=("cl_khr_fp16",)), half, BUFFERS) is None
 
 
-@pytest.mark.parametrize(("made", "rounds"), [("uint8", True), ("int32", False)])
-def test_a_model_that_makes_bytes_rounds_within(made: str, rounds: bool) -> None:
+@pytest.mark.parametrize(("dtype", "rounds"), [("uint8", True), ("int32", False)])
+def test_a_model_that_makes_bytes_rounds_within(dtype: str, rounds: bool) -> None:
     x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
-        whole = builder.emit(relax.op.astype(x, made))
+        whole = builder.emit(relax.op.astype(x, dtype))
         builder.emit_func_output(builder.emit(relax.op.astype(whole, "float32")))
 
     assert rounds_within(builder.get()["main"]) == rounds

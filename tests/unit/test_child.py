@@ -40,7 +40,7 @@ def test_requests_of_any_size_are_answered_by_one_process(child: Child) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (("signal", "SIGSEGV"), "ended by signal 11 (SIGSEGV): the last words"),
         (("exit", 3), "ended with code 3"),
@@ -48,9 +48,9 @@ def test_requests_of_any_size_are_answered_by_one_process(child: Child) -> None:
     ],
 )
 def test_the_next_request_after_a_crash_finds_another_process(
-    child: Child, request_: tuple[str, object], said: str
+    child: Child, request_: tuple[str, object], message: str
 ) -> None:
-    with pytest.raises(ChildDied, match="^" + said.replace("(", r"\(").replace(")", r"\)") + "$"):
+    with pytest.raises(ChildDied, match="^" + message.replace("(", r"\(").replace(")", r"\)") + "$"):
         child.ask(request_, 20)
     assert child.ask(("echo", 1), 20) == 1
 
@@ -130,10 +130,10 @@ def passed(message: Any) -> Any:
 
 def test_messages_have_bytes_and_arrays_beside_their_text() -> None:
     arrays = [np.arange(6, dtype=np.int8).reshape(2, 3).T, np.array(1.5), np.zeros((0, 3), np.float16)]
-    came = passed({"a": arrays, "b": (b"\0\xff", b""), "c": ["text", 1, 2.5, None, True]})
-    assert [array.dtype for array in came["a"]] == [array.dtype for array in arrays]
-    assert all(np.array_equal(a, b) for a, b in zip(came["a"], arrays, strict=True))
-    assert (came["b"], came["c"]) == ([b"\0\xff", b""], ["text", 1, 2.5, None, True])
+    received = passed({"a": arrays, "b": (b"\0\xff", b""), "c": ["text", 1, 2.5, None, True]})
+    assert [array.dtype for array in received["a"]] == [array.dtype for array in arrays]
+    assert all(np.array_equal(a, b) for a, b in zip(received["a"], arrays, strict=True))
+    assert (received["b"], received["c"]) == ([b"\0\xff", b""], ["text", 1, 2.5, None, True])
     for kind in (object(), {1, 2}, np.array([object()])):
         with pytest.raises((TypeError, ValueError)):
             encode([kind])

@@ -297,7 +297,7 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["buld"], 2, "No such command"),
         (["compile"], 2, "Missing"),
@@ -317,10 +317,10 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
     ],
 )
 @pytest.mark.usefixtures("own_home")
-def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: str) -> None:
+def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, message: str) -> None:
     done = invoke(*arguments)
     assert done.returncode == code
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     first, second, *rest = done.stderr.splitlines()[-3 if code == 2 else -2 :]
     assert first.startswith("error: ") and second.startswith("remedy: ")
@@ -328,7 +328,7 @@ def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "code", "what"),
+    ("arguments", "error", "code", "message"),
     [
         (["build-target", "--ndk", "/absent"], "NdkError", 5, "/absent"),
         (["compile"], "UsageError", 2, "Missing argument"),
@@ -338,11 +338,11 @@ def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: 
     ],
 )
 @pytest.mark.usefixtures("own_home")
-def test_errors_as_json(arguments: list[str], error: str, code: int, what: str) -> None:
+def test_errors_as_json(arguments: list[str], error: str, code: int, message: str) -> None:
     done = invoke(*arguments, "--json")
     document = json.loads(done.stdout)
     assert (document["schema"], document["error"], document["exit_code"]) == ("adt.error", error, code)
-    assert what in document["what"] and done.returncode == code and "rror: " in done.stderr
+    assert message in document["what"] and done.returncode == code and "rror: " in done.stderr
     assert document["remedy"].endswith("--help") or code != 2
 
 

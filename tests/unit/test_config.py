@@ -32,14 +32,14 @@ def test_precedence_and_origin(tmp_path: Path) -> None:
     )
     write(project / "adt.toml", "[build]\njobs = 2\napi_level = 30\nrpc = true\n")
     environ = {"ADT_BUILD_JOBS": "3", "ADT_BUILD_API_LEVEL": "31"}
-    got = load_settings({"build.jobs": 4, "build.ndk": None}, environ=environ, start=inside)
-    build = got.settings.build
+    loaded = load_settings({"build.jobs": 4, "build.ndk": None}, environ=environ, start=inside)
+    build = loaded.settings.build
     assert (build.jobs, build.api_level, build.rpc, build.opencl, build.ndk) == (4, 31, True, False, "")
-    assert got.origins["build.jobs"] == "flag"
-    assert got.origins["build.api_level"] == "ADT_BUILD_API_LEVEL"
-    assert got.origins["build.rpc"] == str(project / "adt.toml")
-    assert got.origins["build.opencl"] == f"{project / 'pyproject.toml'} [tool.adt]"
-    assert got.origins["build.ndk"] == "default"
+    assert loaded.origins["build.jobs"] == "flag"
+    assert loaded.origins["build.api_level"] == "ADT_BUILD_API_LEVEL"
+    assert loaded.origins["build.rpc"] == str(project / "adt.toml")
+    assert loaded.origins["build.opencl"] == f"{project / 'pyproject.toml'} [tool.adt]"
+    assert loaded.origins["build.ndk"] == "default"
 
 
 @pytest.mark.parametrize("theirs", ["file", "link", "directory"])
@@ -134,7 +134,7 @@ def _toml(keys: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[build]\njob = 2\n", "Did you mean 'jobs'"),
         ("[biuld]\njobs = 2\n", "Did you mean 'build'"),
@@ -145,31 +145,31 @@ def _toml(keys: list[str]) -> str:
         ("build = 3\n", "must be a table"),
     ],
 )
-def test_mistakes_in_a_file(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_in_a_file(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path / "adt.toml", text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load_settings(environ={}, start=tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("ADT_BUILD_JOBZ", "1", "Did you mean 'ADT_BUILD_JOBS'"),
         ("ADT_BUILD_JOBS", "many", "ADT_BUILD_JOBS"),
         ("ADT_BUILD_RPC", "perhaps", "is not of type bool"),
     ],
 )
-def test_mistakes_in_the_environment(tmp_path: Path, variable: str, value: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_mistakes_in_the_environment(tmp_path: Path, variable: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load_settings(environ={variable: value}, start=tmp_path)
 
 
 def test_environment_converts(tmp_path: Path) -> None:
     environ = {"ADT_COMPILE_SHAPES": "a:1,2;b:3", "ADT_BUILD_RPC": "off", "ADT_VERIFY_MAX_ABS": "0.5"}
-    got = load_settings(environ=environ, start=tmp_path).settings
-    assert got.compile.shapes == ("a:1,2", "b:3")
-    assert got.build.rpc is False
-    assert got.verify.max_abs == 0.5
+    settings = load_settings(environ=environ, start=tmp_path).settings
+    assert settings.compile.shapes == ("a:1,2", "b:3")
+    assert settings.build.rpc is False
+    assert settings.verify.max_abs == 0.5
 
 
 def test_every_setting_is_documented() -> None:
@@ -181,15 +181,15 @@ def test_init_writes_what_load_reads(tmp_path: Path) -> None:
     from adt.verbs.build import write_initial
 
     path = write_initial(tmp_path, "host")
-    got = load_settings(environ={}, start=tmp_path)
-    assert got.settings.build.platform == "host"
-    assert got.origins["build.platform"] == str(path)
+    loaded = load_settings(environ={}, start=tmp_path)
+    assert loaded.settings.build.platform == "host"
+    assert loaded.origins["build.platform"] == str(path)
     with pytest.raises(ConfigError, match="left alone"):
         write_initial(tmp_path, "host")
 
 
 @pytest.mark.parametrize(
-    ("key", "wrong", "said"),
+    ("key", "wrong", "message"),
     [
         (
             "compile.precision",
@@ -201,7 +201,7 @@ def test_init_writes_what_load_reads(tmp_path: Path) -> None:
         ("verify.fill_mode", "one", "Did you mean 'ones'"),
     ],
 )
-def test_a_word_that_is_none_of_the_choices(key: str, wrong: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_a_word_that_is_none_of_the_choices(key: str, wrong: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         load_settings({key: wrong}, environ={})
     assert all(choice in caught.value.remedy for choice in known_options()[key][0].choices)

@@ -10,15 +10,17 @@ from support.dockerfile import ROOT, instructions
 def test_it_is_a_debian_that_the_tests_can_make_with_adt_where_they_have_it() -> None:
     names = [name for name, _ in instructions()]
     assert names == ["FROM", "SHELL", "WORKDIR", "COPY", "RUN", "ENV", "CMD"]
-    said = dict(instructions())
-    distribution, suite = said["FROM"].split(":")
+    arguments = dict(instructions())
+    distribution, suite = arguments["FROM"].split(":")
     clean = (ROOT / "scripts/clean_debian.sh").read_text()
     assert distribution == "debian" and f"{suite} |" in clean
     assert (
-        said["WORKDIR"] == "/root/adt" and 'inside /root 0 "$@"' in clean and '--chdir "$home/adt"' in clean
+        arguments["WORKDIR"] == "/root/adt"
+        and 'inside /root 0 "$@"' in clean
+        and '--chdir "$home/adt"' in clean
     )
-    assert said["COPY"] == ". ."
-    assert said["ENV"].startswith(f"PATH={said['WORKDIR']}/.venv/bin:")
+    assert arguments["COPY"] == ". ."
+    assert arguments["ENV"].startswith(f"PATH={arguments['WORKDIR']}/.venv/bin:")
 
 
 def test_its_steps_are_the_setups() -> None:

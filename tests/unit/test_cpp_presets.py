@@ -26,9 +26,9 @@ def refusal(preset: str, build: Path, *definitions: str) -> str:
 
 
 def test_a_tree_that_is_no_tvm(tmp_path: Path) -> None:
-    said = refusal("host", tmp_path / "build", f"-DADT_TVM_SOURCE={tmp_path}")
-    assert "is no complete TVM source tree" in said
-    assert "submodule" in said
+    message = refusal("host", tmp_path / "build", f"-DADT_TVM_SOURCE={tmp_path}")
+    assert "is no complete TVM source tree" in message
+    assert "submodule" in message
 
 
 def test_no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +37,8 @@ def test_no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_directory_that_is_no_ndk(tmp_path: Path) -> None:
-    said = refusal("android-arm64-v8a", tmp_path / "build", f"-DADT_NDK={tmp_path}")
-    assert f"{tmp_path} is no Android NDK" in said
+    message = refusal("android-arm64-v8a", tmp_path / "build", f"-DADT_NDK={tmp_path}")
+    assert f"{tmp_path} is no Android NDK" in message
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_a_directory_that_is_no_ndk(tmp_path: Path) -> None:
     [("linux-aarch64", "g++-aarch64-linux-gnu"), ("linux-armhf-cpu", "g++-arm-linux-gnueabihf")],
 )
 def test_no_cross_compiler(tmp_path: Path, preset: str, package: str) -> None:
-    said = refusal(preset, tmp_path / "build", "-DADT_CROSS_PREFIX=no-such-machine-")
-    assert "no-such-machine-g++" in said
-    assert f"apt-get install {package}" in said
+    message = refusal(preset, tmp_path / "build", "-DADT_CROSS_PREFIX=no-such-machine-")
+    assert "no-such-machine-g++" in message
+    assert f"apt-get install {package}" in message
 
 
 @pytest.mark.parametrize(

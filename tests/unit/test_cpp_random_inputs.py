@@ -42,8 +42,8 @@ def test_values_are_the_published_sequence() -> None:
     z = (7 + fnv1a64("größe")) & ((1 << 64) - 1)
     stream = splitmix64((z - 0x9E3779B97F4A7C15) & ((1 << 64) - 1), 1)[0]
     words = splitmix64(stream, 6)
-    got = random_inputs([TensorSpec("größe", (2, 3), "float64")], 7)["größe"]
-    assert got.tolist() == [
+    values = random_inputs([TensorSpec("größe", (2, 3), "float64")], 7)["größe"]
+    assert values.tolist() == [
         [(w >> 11) * 2.0**-53 for w in words[:3]],
         [(w >> 11) * 2.0**-53 for w in words[3:]],
     ]
@@ -63,19 +63,19 @@ def test_type_shape_and_range(dtype: str) -> None:
 
 
 def test_a_stream_depends_on_name_and_seed_only() -> None:
-    one, two = TensorSpec("a", (4,), "float32"), TensorSpec("b", (4,), "float32")
-    both = random_inputs([one, two], 1)
-    swapped = random_inputs([two, one], 1)
+    first, two = TensorSpec("a", (4,), "float32"), TensorSpec("b", (4,), "float32")
+    both = random_inputs([first, two], 1)
+    swapped = random_inputs([two, first], 1)
     assert list(swapped) == ["b", "a"]
     assert both["a"].tolist() == swapped["a"].tolist()
     assert both["a"].tolist() != both["b"].tolist()
-    assert both["a"].tolist() != random_inputs([one], 2)["a"].tolist()
+    assert both["a"].tolist() != random_inputs([first], 2)["a"].tolist()
 
 
 def test_largest_seed_scalar_and_empty_shape() -> None:
-    got = random_inputs([TensorSpec("s", (), "int32"), TensorSpec("e", (0, 3), "float32")], 2**64 - 1)
-    assert got["s"].shape == ()
-    assert got["e"].shape == (0, 3)
+    arrays = random_inputs([TensorSpec("s", (), "int32"), TensorSpec("e", (0, 3), "float32")], 2**64 - 1)
+    assert arrays["s"].shape == ()
+    assert arrays["e"].shape == (0, 3)
 
 
 @pytest.mark.parametrize(

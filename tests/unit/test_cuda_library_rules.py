@@ -78,8 +78,8 @@ def convolutions() -> dict[str, tuple[str, str, Callable[[], Sequence[Any]]]]:
 @pytest.mark.parametrize("name", convolutions())
 def test_convolutions(name: str) -> None:
     pattern, words, make = convolutions()[name]
-    given = reason("cudnn", pattern, make())
-    assert words in given and bool(words) == bool(given)
+    refusal = reason("cudnn", pattern, make())
+    assert words in refusal and bool(words) == bool(refusal)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_convolutions(name: str) -> None:
 def test_products(first: tuple[int, ...], second: tuple[int, ...], words: str) -> None:
     from tvm.relax.op import matmul
 
-    given = reason("cublas", "matmul", [matmul(variable(*first), variable(*second))])
-    assert words in given and bool(words) == bool(given)
+    refusal = reason("cublas", "matmul", [matmul(variable(*first), variable(*second))])
+    assert words in refusal and bool(words) == bool(refusal)
 
 
 def test_they_go_with_cuda_and_tf32_with_them() -> None:

@@ -20,7 +20,7 @@ def test_the_name_of_an_app_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "kind", "remedy"),
+    ("output", "code", "kind", "remedy"),
     [
         ("run-as: unknown package: com.example.app", 1, ConfigError, "Install it"),
         ("run-as: Package 'com.example.app' is unknown", 1, ConfigError, "Install it"),
@@ -34,18 +34,18 @@ def test_the_name_of_an_app_is_taken() -> None:
     ],
 )
 def test_each_refusal_of_run_as_has_its_remedy(
-    said: str, code: int, kind: type[Exception], remedy: str
+    output: str, code: int, kind: type[Exception], remedy: str
 ) -> None:
     error = _failure(
-        Completed("S", ("run-as",), code, b"", said.encode()), _NOT_COPIED, app="com.example.app"
+        Completed("S", ("run-as",), code, b"", output.encode()), _NOT_COPIED, app="com.example.app"
     )
     assert type(error) is kind
     assert remedy in error.remedy
-    assert said in error.details
+    assert output in error.details
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "remedy"),
+    ("failure", "kind", "remedy"),
     [
         ("UPDATE_INCOMPATIBLE: Package com.a.b signatures", DeviceError, "adb -s S -- uninstall com.a.b"),
         ("VERSION_DOWNGRADE", DeviceError, "adt adb -s S -- uninstall com.a.b"),
@@ -62,10 +62,10 @@ def test_each_refusal_of_run_as_has_its_remedy(
     ],
 )
 def test_each_refusal_of_the_package_manager_has_its_remedy(
-    said: str, kind: type[Exception], remedy: str
+    failure: str, kind: type[Exception], remedy: str
 ) -> None:
-    said = f"INSTALL_FAILED_{said}" if said[:1].isupper() and "INSTALL" not in said else said
-    done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
+    failure = f"INSTALL_FAILED_{failure}" if failure[:1].isupper() and "INSTALL" not in failure else failure
+    done = Completed("S", ("pm", "install"), 1, f"Failure [{failure}]\n".encode(), b"")
     error = _failure(done, _NOT_INSTALLED, app="com.a.b", begin="a.apk was not installed on S")
     assert type(error) is kind and remedy in error.remedy
-    assert "a.apk was not installed on S" in error.what and said in error.details
+    assert "a.apk was not installed on S" in error.what and failure in error.details

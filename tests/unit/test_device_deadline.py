@@ -41,32 +41,36 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def said() -> Iterator[list[tuple[str, float]]]:
+def notices() -> Iterator[list[tuple[str, float]]]:
     lines: list[tuple[str, float]] = []
     token = silence.set(lambda doing, seconds: lines.append((doing, seconds)))
     yield lines
     silence.reset(token)
 
 
-def test_silence_is_shown_until_a_byte_comes(clock: Clock, said: list[tuple[str, float]]) -> None:
+def test_silence_is_shown_until_a_byte_comes(clock: Clock, notices: list[tuple[str, float]]) -> None:
     limit = Deadline(SHORT, "asking S")
     limit.patience()
     clock.now += QUIET - 1
     assert limit.patience() <= 1, "it looks again in time"
-    assert said == []
+    assert notices == []
     clock.now += 1
     limit.patience()
     clock.now += 2
     limit.patience()
     limit.moved()
     limit.moved()
-    assert said == [("asking S: 5 s so far", QUIET), ("asking S: 7 s so far", QUIET + 2), ("asking S", 0.0)]
+    assert notices == [
+        ("asking S: 5 s so far", QUIET),
+        ("asking S: 7 s so far", QUIET + 2),
+        ("asking S", 0.0),
+    ]
     limit.patience()
-    assert len(said) == 3
+    assert len(notices) == 3
     transfer = Deadline(None, "pushing mod.so to S", stall=STALL)
     clock.now += QUIET
     transfer.patience()
-    assert said[3:] == [("pushing mod.so to S: no byte for 5 s", QUIET)]
+    assert notices[3:] == [("pushing mod.so to S: no byte for 5 s", QUIET)]
 
 
 def test_a_stall_names_what_was_done_and_for_how_long_nothing_came(clock: Clock) -> None:
@@ -119,7 +123,7 @@ def test_all_that_cleans_up_after_ctrl_c_has_one_short_time(clock: Clock) -> Non
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [(Cancelled("x", remedy=""), LEAVING), (DeviceTimeout("x", remedy=""), GIVING_UP), (ValueError(), SHORT)],
-    ids=lambda one: type(one).__name__,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cleans_up_after_an_error(clock: Clock, error: Exception, seconds: float) -> None:
     try:

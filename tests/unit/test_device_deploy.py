@@ -65,7 +65,7 @@ def test_contents_that_occur_twice_are_sent_once() -> None:
 def test_the_digest_names_contents_and_names() -> None:
     renamed = replace(FILES[0], name="bin/other")
     changed = replace(FILES[0], sha256=C)
-    digests = {Payload("n", "p", (one, *FILES[1:])).digest for one in (FILES[0], renamed, changed)}
+    digests = {Payload("n", "p", (file, *FILES[1:])).digest for file in (FILES[0], renamed, changed)}
     assert len(digests) == 3
     assert Payload("n", "p", FILES[::-1]).digest == PAYLOAD.digest
 
@@ -76,18 +76,18 @@ def test_the_answer_of_the_device_is_read() -> None:
         f"==links==\n2\n0\n==stats==\n{A} {at_once}\n{B} {at_once}\n{C} {later}\nstat: noise\n"
         f"==sealed==\n{A} {at_once}\n{C} {at_once}\n==manifest==\n{{}}\n"
     )
-    found = parse_store_state(printed, PAYLOAD)
-    assert found.linked == {"bin/rtvm", "model/mod.so"}
-    assert found.stats == {A: f"{A} {at_once}", B: f"{B} {at_once}", C: f"{C} {later}"}
-    assert found.doubtful == (B, C), "never hashed, and changed since it was"
-    assert found.manifest == "{}\n"
+    state = parse_store_state(printed, PAYLOAD)
+    assert state.linked == {"bin/rtvm", "model/mod.so"}
+    assert state.stats == {A: f"{A} {at_once}", B: f"{B} {at_once}", C: f"{C} {later}"}
+    assert state.doubtful == (B, C), "never hashed, and changed since it was"
+    assert state.manifest == "{}\n"
 
 
 @pytest.mark.parametrize("facts", ["0 0 unknown", "3 77 2026-11-21 07:00:00 +0000"])
 def test_what_cannot_be_told_apart_by_its_times_is_always_hashed(facts: str) -> None:
     line = f"{A} {facts}\n"
-    found = parse_store_state(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
-    assert found.doubtful == (A,)
+    state = parse_store_state(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
+    assert state.doubtful == (A,)
 
 
 def test_what_the_devices_sha256sum_prints_is_read() -> None:
@@ -117,8 +117,8 @@ def test_a_manifest_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "$(x)", "a b"])
 def test_a_hostile_package_name_stays_one_file_name(tmp_path: Path, name: str) -> None:
-    made = payload_of(make_bundle(tmp_path / "b"), make_package(tmp_path / "p", name=name)).name
-    assert "/" not in made and "." not in made and " " not in made and "$" not in made
+    stem = payload_of(make_bundle(tmp_path / "b"), make_package(tmp_path / "p", name=name)).name
+    assert "/" not in stem and "." not in stem and " " not in stem and "$" not in stem
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
         "empty": np.zeros((0, 4), np.float32),
     }
     (tmp_path / "x.npz").write_bytes(npz.npz_bytes(arrays))
-    found = place.load_npz(tmp_path / "x.npz")
-    assert found.keys() == arrays.keys()
+    loaded = place.load_npz(tmp_path / "x.npz")
+    assert loaded.keys() == arrays.keys()
     for name, array in arrays.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
-        np.testing.assert_array_equal(found[name], array)
+        assert (loaded[name].dtype, loaded[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(loaded[name], array)
 
 
 def test_objects_are_no_input() -> None:
@@ -204,7 +204,7 @@ def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (127, "sh: rtvm: not found"),
         (126, "sh: rtvm: Permission denied"),
@@ -212,10 +212,10 @@ def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
         (127, "rtvm: error while loading shared libraries: libx.so"),
     ],
 )
-def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
-    error = place.explain(ended(code, said))
+def test_a_program_that_does_not_start_says_so(code: int, message: str) -> None:
+    error = place.explain(ended(code, message))
     assert "does not start" in error.what
-    assert said in error.details
+    assert message in error.details
 
 
 @pytest.mark.parametrize("out", ["", "no json", "[1]"])

@@ -61,7 +61,7 @@ BUILD, COMPILE = "adt build-target --for android-arm64-v8a", "adt compile MODEL 
 
 
 @pytest.mark.parametrize(
-    ("bundle", "package", "facts", "what", "remedies"),
+    ("bundle", "package", "facts", "message", "remedies"),
     [
         (BUNDLE, OTHER, LINUX, "linux-aarch64", ("adt compile toy.onnx --for linux-aarch64", BUILD)),
         (BUNDLE, MACHINE, LINUX, "X86_64", ()),
@@ -88,11 +88,11 @@ def test_what_does_not_fit_is_refused_with_its_remedies(
     bundle: BundleManifest,
     package: PackageManifest | None,
     facts: DeviceFacts,
-    what: str,
+    message: str,
     remedies: tuple[str, ...],
 ) -> None:
     error = refused(bundle, package, facts)
-    assert what in error.what
+    assert message in error.what
     assert [remedy for remedy in remedies if remedy not in error.remedy] == []
 
 

@@ -41,15 +41,15 @@ def test_a_device_is_asked_for_a_port_by_its_number(monkeypatch: pytest.MonkeyPa
         )
 
     with fake_server(monkeypatch, server):
-        made = forwards.make("S", Forward(9190, 0, reverse=True))
+        forward = forwards.make("S", Forward(9190, 0, reverse=True))
     ports = [int(re.fullmatch(r"reverse:forward:norebind:tcp:(\d+);tcp:9190", each)[1]) for each in asked]  # type: ignore[index]
     assert len(set(ports)) == 3 and set(ports) <= set(forwards.DEVICE_PORTS)
-    assert made == Forward(9190, ports[-1], reverse=True)
+    assert forward == Forward(9190, ports[-1], reverse=True)
 
 
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize(
-    ("said", "kind", "taken"),
+    ("message", "kind", "taken"),
     [
         ("cannot bind listener: Address already in use", DeviceError, True),
         ("cannot rebind existing socket", DeviceError, True),
@@ -58,12 +58,12 @@ def test_a_device_is_asked_for_a_port_by_its_number(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_why_a_port_is_not_carried(
-    monkeypatch: pytest.MonkeyPatch, reverse: bool, said: str, kind: type[Exception], taken: bool
+    monkeypatch: pytest.MonkeyPatch, reverse: bool, message: str, kind: type[Exception], taken: bool
 ) -> None:
     def server(peer: Peer) -> None:
         if peer.request() == "host:transport:S":
             peer.request()
-        peer.send(b"FAIL" + text(said))
+        peer.send(b"FAIL" + text(message))
 
     with fake_server(monkeypatch, server):
         with pytest.raises(kind) as caught:

@@ -101,10 +101,10 @@ def test_a_bug_is_not_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "serials"), [(None, ()), ("", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , b,", ("a", "b"))]
+    ("names", "serials"), [(None, ()), ("", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , b,", ("a", "b"))]
 )
-def test_the_devices_that_are_meant(given: str | None, serials: tuple[str, ...]) -> None:
-    assert selection.named_serials(given, everyone=False) == serials
+def test_the_devices_that_are_meant(names: str | None, serials: tuple[str, ...]) -> None:
+    assert selection.named_serials(names, everyone=False) == serials
 
 
 def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +120,9 @@ def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.Monkey
 
 
 def test_contradictions_are_refused() -> None:
-    for given, everyone in (("a", True), ("a,a", False)):
+    for names, everyone in (("a", True), ("a,a", False)):
         with pytest.raises(ConfigError):
-            selection.named_serials(given, everyone=everyone)
+            selection.named_serials(names, everyone=everyone)
 
 
 def test_all_of_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,78 +46,78 @@ def shape(cpu: Cpu | None) -> list[tuple[int, str, int | None]]:
 
 
 def test_a_phone_with_an_adreno() -> None:
-    found = survey.parse(ADRENO)
+    phone = survey.parse(ADRENO)
     assert (
-        found["boot"] == "1e2d3c4b-0001-4000-8000-000000000001"
+        phone["boot"] == "1e2d3c4b-0001-4000-8000-000000000001"
     )  # the first process's start may not be read
-    assert (found["kernel"], found.selinux) == ("5.10.149-android12-9", "Enforcing")
-    assert shape(found.cpu) == [
+    assert (phone["kernel"], phone.selinux) == ("5.10.149-android12-9", "Enforcing")
+    assert shape(phone.cpu) == [
         (4, "Cortex-A510", 1785600),
         (3, "Cortex-A710", 2496000),
         (1, "Cortex-X2", 2995200),
     ]
-    assert found.cpu and found.cpu.clusters[0].part == "0x41/0xd46"
-    first = found.cpu.clusters[0]
+    assert phone.cpu and phone.cpu.clusters[0].part == "0x41/0xd46"
+    first = phone.cpu.clusters[0]
     assert (first.cpus, first.min_khz, first.current_khz, first.governor) == (
         (0, 1, 2, 3),
         300000,
         1171200,
         "walt",
     )
-    assert {"asimddp", "fphp", "i8mm"} <= set(found.cpu.features)
-    assert found.memory == Memory(7602176 * 1024, 3145728 * 1024)
-    assert found.thermal
-    assert found.thermal.zones == (ThermalZone("cpu-0-0", 41.3), ThermalZone("gpuss-0", 38.25))
-    assert found.thermal.unreadable == 2  # not permitted, and a sensor that is off
-    assert found.gpu == Gpu("Adreno730v2", "/sys/class/kgsl/kgsl-3d0/gpu_model")
-    assert found.missing == {}
+    assert {"asimddp", "fphp", "i8mm"} <= set(phone.cpu.features)
+    assert phone.memory == Memory(7602176 * 1024, 3145728 * 1024)
+    assert phone.thermal
+    assert phone.thermal.zones == (ThermalZone("cpu-0-0", 41.3), ThermalZone("gpuss-0", 38.25))
+    assert phone.thermal.unreadable == 2  # not permitted, and a sensor that is off
+    assert phone.gpu == Gpu("Adreno730v2", "/sys/class/kgsl/kgsl-3d0/gpu_model")
+    assert phone.missing == {}
 
 
 def test_a_phone_with_a_mali() -> None:
-    found = survey.parse(MALI)
-    assert shape(found.cpu) == [
+    phone = survey.parse(MALI)
+    assert shape(phone.cpu) == [
         (4, "Cortex-A55", 1803000),
         (2, "Cortex-A78", 2253000),
         (2, "Cortex-X1", 2802000),
     ]
-    assert found.gpu == Gpu("Mali-G78", "/sys/class/misc/mali0/device/gpuinfo")
-    assert found.thermal and (found.thermal.zones, found.thermal.unreadable) == ((), 2)
+    assert phone.gpu == Gpu("Mali-G78", "/sys/class/misc/mali0/device/gpuinfo")
+    assert phone.thermal and (phone.thermal.zones, phone.thermal.unreadable) == ((), 2)
 
 
 def test_a_board() -> None:
-    found = survey.parse(BOARD)
-    assert shape(found.cpu) == [(4, "Cortex-A72", 1800000)]
-    assert found.cpu and "asimddp" not in found.cpu.features
-    assert (found.board, found.board_soc) == ("Raspberry Pi 4 Model B Rev 1.4", "brcm,bcm2711")
-    assert found.selinux is None and found.gpu is None
-    assert set(found.missing) == {"selinux", "gpu"}
-    assert found.missing["selinux"] == "getenforce: sh: 1: getenforce: not found"
+    board = survey.parse(BOARD)
+    assert shape(board.cpu) == [(4, "Cortex-A72", 1800000)]
+    assert board.cpu and "asimddp" not in board.cpu.features
+    assert (board.board, board.board_soc) == ("Raspberry Pi 4 Model B Rev 1.4", "brcm,bcm2711")
+    assert board.selinux is None and board.gpu is None
+    assert set(board.missing) == {"selinux", "gpu"}
+    assert board.missing["selinux"] == "getenforce: sh: 1: getenforce: not found"
 
 
 def test_the_virtual_device() -> None:
-    found = survey.parse(VIRTUAL)
-    assert found["boot"] == "47f755cd-39a1-449d-897a-4ea091806abc 1297422"
-    assert shape(found.cpu) == [(2, "Some CPU of the computer", None)]
-    assert found.cpu and found.cpu.features == ("fpu", "sse2")  # what every CPU has
-    assert set(found.missing) == {"selinux", "gpu", "thermal"}
+    answers = survey.parse(VIRTUAL)
+    assert answers["boot"] == "47f755cd-39a1-449d-897a-4ea091806abc 1297422"
+    assert shape(answers.cpu) == [(2, "Some CPU of the computer", None)]
+    assert answers.cpu and answers.cpu.features == ("fpu", "sse2")  # what every CPU has
+    assert set(answers.missing) == {"selinux", "gpu", "thermal"}
 
 
 @pytest.mark.parametrize(
     "text", ["", "garbage\n==cpus==\nx y\n", "==memory==\nMemTotal: many kB\n==thermal==\n"]
 )
 def test_a_device_that_says_nothing(text: str) -> None:
-    found = survey.parse(text)
-    assert set(found.missing) == {"cpu", "gpu", "memory", "selinux", "thermal"}
-    assert all(found.missing.values())
-    assert (found.cpu, found.memory, found.thermal, found.gpu, found.selinux) == (None,) * 5
+    answers = survey.parse(text)
+    assert set(answers.missing) == {"cpu", "gpu", "memory", "selinux", "thermal"}
+    assert all(answers.missing.values())
+    assert (answers.cpu, answers.memory, answers.thermal, answers.gpu, answers.selinux) == (None,) * 5
 
 
 @pytest.mark.parametrize("text", [ADRENO, MALI, BOARD, VIRTUAL])
 def test_an_answer_that_is_cut_off_is_read_as_far_as_it_goes(text: str) -> None:
     for end in range(0, len(text), 5):
-        found = survey.parse(text[:end])
+        answers = survey.parse(text[:end])
         for part in ("cpu", "memory", "thermal", "gpu", "selinux"):
-            assert (getattr(found, part) is None) == (part in found.missing)
+            assert (getattr(answers, part) is None) == (part in answers.missing)
 
 
 def test_a_cpu_that_is_offline_joins_its_cluster() -> None:
@@ -147,24 +147,26 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shel
 def test_the_script_runs_here(shell: str) -> None:
     """Find at least memory, CPUs, kernel and boot of this machine."""
     done = run_program(shell, "-c", script("survey"), "sh", *survey.arguments([*survey.FACTS, *HARDWARE]))
-    found = survey.parse(done.stdout)
-    assert found.memory and found.cpu and found["kernel"] == os.uname().release
+    answers = survey.parse(done.stdout)
+    assert answers.memory and answers.cpu and answers["kernel"] == os.uname().release
     assert done.stderr == ""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     start = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
-    assert found["boot"] == f"{boot} {start}"
-    assert found.facts.machine == os.uname().machine and found.facts.page_size == os.sysconf("SC_PAGESIZE")
+    assert answers["boot"] == f"{boot} {start}"
+    assert answers.facts.machine == os.uname().machine and answers.facts.page_size == os.sysconf(
+        "SC_PAGESIZE"
+    )
 
 
 # ---- what adt_probe reports -------------------------------------------------------------------
 
 
 def test_a_report_is_read() -> None:
-    found = nvidia()
-    assert [c.outcome for c in found.candidates] == ["answered", "not-loaded", "unusable"]
-    assert found.chosen is found.candidates[0] and found.candidates[1].absent
-    assert found.device and found.device.name == "NVIDIA H200" and not found.device.fp16
-    assert found.device.refused_by_tvm == "" and found.platform and found.platform.name == "NVIDIA CUDA"
+    report = nvidia()
+    assert [c.outcome for c in report.candidates] == ["answered", "not-loaded", "unusable"]
+    assert report.chosen is report.candidates[0] and report.candidates[1].absent
+    assert report.device and report.device.name == "NVIDIA H200" and not report.device.fp16
+    assert report.device.refused_by_tvm == "" and report.platform and report.platform.name == "NVIDIA CUDA"
 
 
 def changed(**device: Any) -> OpenclReport:
@@ -189,8 +191,8 @@ def test_what_tvms_runtime_would_compute_on() -> None:
 
 
 def test_a_library_that_is_absent_in_androids_words() -> None:
-    said = 'dlopen failed: library "libOpenCL.so" not found'
-    assert replace(nvidia().candidates[1], library="libOpenCL.so", said=said).absent
+    message = 'dlopen failed: library "libOpenCL.so" not found'
+    assert replace(nvidia().candidates[1], library="libOpenCL.so", said=message).absent
     hidden = (
         'dlopen failed: library "/vendor/lib64/libOpenCL.so" is not accessible for the namespace "default"'
     )
@@ -324,21 +326,21 @@ def test_clocks_and_temperatures_are_never_remembered(bundle: TargetBundle) -> N
 
 
 def test_without_a_program_the_rest_is_there() -> None:
-    found = ask(FakeDevice(ADRENO, ro_product_cpu_abi="arm64-v8a"), None)
-    assert found.opencl is None and found.program == ""
-    assert found.missing == {
+    probe = ask(FakeDevice(ADRENO, ro_product_cpu_abi="arm64-v8a"), None)
+    assert probe.opencl is None and probe.program == ""
+    assert probe.missing == {
         "opencl": "no bundle for android-arm64-v8a that brings adt_probe was built here: "
         "adt build-target --for android-arm64-v8a"
     }
-    assert found.android and found.android.abis == ("arm64-v8a",)
+    assert probe.android and probe.android.abis == ("arm64-v8a",)
 
 
 def test_the_devices_own_words_are_shown(bundle: TargetBundle) -> None:
     device = FakeDevice(ADRENO)
     device.exit_code = 1
     device.words = b'CANNOT LINK EXECUTABLE "adt_probe": library "libc++_shared.so" not found'
-    found = ask(device, bundle)
-    assert found.opencl is None and 'library "libc++_shared.so" not found' in found.missing["opencl"]
+    probe = ask(device, bundle)
+    assert probe.opencl is None and 'library "libc++_shared.so" not found' in probe.missing["opencl"]
 
 
 def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> None:
@@ -354,10 +356,10 @@ def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> 
 def test_a_device_that_goes_away_is_an_error() -> None:
     device = FakeDevice(ADRENO)
 
-    def gone(*_: object, **__: object) -> Survey:
+    def disappear(*_: object, **__: object) -> Survey:
         raise DeviceError("gone", remedy="Plug it in.")
 
-    device.survey = gone  # type: ignore[method-assign]
+    device.survey = disappear  # type: ignore[method-assign]
     with pytest.raises(DeviceError):
         ask(device, None)
 
@@ -370,8 +372,8 @@ def test_names_from_properties_and_from_the_device_tree() -> None:
         ro_soc_model="SM8450",
         ro_board_platform="taro",
     )
-    found = ask(named, None)
-    assert (found.model, found.soc) == ("Phone", "QTI SM8450")
+    probe = ask(named, None)
+    assert (probe.model, probe.soc) == ("Phone", "QTI SM8450")
     assert ask(FakeDevice(MALI, ro_board_platform="gs201"), None).soc == "gs201"
     board = ask(FakeDevice(BOARD), None)
     assert (board.model, board.soc) == ("Raspberry Pi 4 Model B Rev 1.4", "brcm,bcm2711")
@@ -393,28 +395,28 @@ def test_the_gpu_is_named_by_opencl_where_the_kernel_does_not(bundle: TargetBund
 
 
 def test_an_emulators_cpu_is_not_shown_as_a_devices() -> None:
-    found = ask(FakeDevice(VIRTUAL, ro_adt_platform="linux-aarch64"), None)
-    assert found.virtual and found.cpu is None and "no CPU of its own" in found.missing["cpu"]
+    probe = ask(FakeDevice(VIRTUAL, ro_adt_platform="linux-aarch64"), None)
+    assert probe.virtual and probe.cpu is None and "no CPU of its own" in probe.missing["cpu"]
 
 
 # ---- remembered -------------------------------------------------------------------------------
 
 
 def test_what_is_remembered_belongs_to_one_boot_of_one_device(bundle: TargetBundle) -> None:
-    made = ask(FakeDevice(ADRENO, REPORT), bundle)
-    assert last_probe("S", made.boot) == last_probe("S", f"{made.boot}\n") == made
-    assert last_probe("T", made.boot) is None
+    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
+    assert last_probe("S", probe.boot) == last_probe("S", f"{probe.boot}\n") == probe
+    assert last_probe("T", probe.boot) is None
     assert last_probe("S", "another") is None and last_probe("S", "") is None
 
 
 def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
-    made = ask(FakeDevice(ADRENO, REPORT), bundle)
+    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
     (file,) = (Path(os.environ["ADT_CACHE_DIR"]) / "probes").iterdir()
     for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
         file.write_text(text)
-        assert last_probe("S", made.boot) is None
-    probing._remember(made)
-    assert last_probe("S", made.boot) == made
+        assert last_probe("S", probe.boot) is None
+    probing._remember(probe)
+    assert last_probe("S", probe.boot) == probe
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(bundle: TargetBundle) -> None:
@@ -436,8 +438,8 @@ def test_the_newest_fitting_bundle_brings_the_program() -> None:
     damaged = root / "damaged"
     damaged.mkdir()
     (damaged / "bundle.json").write_text("{")
-    found = newest_with(opencl.PROGRAM, ("android-arm64-v8a", "linux-aarch64"))
-    assert found and found.path == new.path
+    newest = newest_with(opencl.PROGRAM, ("android-arm64-v8a", "linux-aarch64"))
+    assert newest and newest.path == new.path
     assert newest_with(opencl.PROGRAM, ("android-arm64-v8a",)) is None
 
 
@@ -460,11 +462,11 @@ def test_compiling_takes_only_what_every_cpu_has() -> None:
 
 
 def test_compiling_takes_the_limits_of_the_gpu(bundle: TargetBundle) -> None:
-    found = package_like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
-    assert (found.gpu, found.opencl_driver, found.fp16) == ("Adreno730v2", "580.159.04", False)
-    assert found.opencl_limits["texture_spatial_limit"] == 32768
-    assert found.opencl_limits["max_num_threads"] == 1024
-    assert "image_base_address_alignment" not in found.opencl_limits  # 0: it makes no images from buffers
+    options = package_like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
+    assert (options.gpu, options.opencl_driver, options.fp16) == ("Adreno730v2", "580.159.04", False)
+    assert options.opencl_limits["texture_spatial_limit"] == 32768
+    assert options.opencl_limits["max_num_threads"] == 1024
+    assert "image_base_address_alignment" not in options.opencl_limits  # 0: it makes no images from buffers
     without = package_like(ask(FakeDevice(BOARD), None), "AARCH64")
     assert (without.fp16, without.opencl_limits, without.opencl_extensions) == (None, {}, ())
 
@@ -472,8 +474,8 @@ def test_compiling_takes_the_limits_of_the_gpu(bundle: TargetBundle) -> None:
 # ---- the page ---------------------------------------------------------------------------------
 
 
-def page(found: Probe) -> str:
-    return "\n".join(f"{name:<10} {text}".rstrip() for name, text in rows(found))
+def page(probe: Probe) -> str:
+    return "\n".join(f"{name:<10} {text}".rstrip() for name, text in rows(probe))
 
 
 def test_the_page_of_a_phone(bundle: TargetBundle) -> None:

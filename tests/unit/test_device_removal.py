@@ -48,16 +48,16 @@ def test_while_something_is_deployed_the_store_is_left_alone() -> None:
 
 def test_the_directory_that_a_deploy_is_making_stays() -> None:
     making = f"{9:024x}"
-    found = replace(FOUND, directories=FOUND.directories | {making}, used=frozenset({making}), deploying=1)
-    assert making not in choose(found, 0).directories
+    state = replace(FOUND, directories=FOUND.directories | {making}, used=frozenset({making}), deploying=1)
+    assert making not in choose(state, 0).directories
 
 
 def test_what_is_no_deployment_goes() -> None:
     lost = record("toy", 7, 4)  # its directory is gone
     damaged = StoredDeployment("x.json", "", "", frozenset())
     orphan = f"{8:024x}"
-    found = replace(FOUND, records=(lost, damaged, NEW), directories=frozenset({NEW.digest, orphan}))
-    removal = choose(found, 5)
+    state = replace(FOUND, records=(lost, damaged, NEW), directories=frozenset({NEW.digest, orphan}))
+    removal = choose(state, 5)
     assert removal.records == (lost, damaged)
     assert removal.directories == (orphan,)
     assert FILES[4] in removal.store
@@ -73,17 +73,17 @@ def test_nothing_that_a_deployment_needs_ever_goes(
 ) -> None:
     records = tuple(record(name, number, *files) for number, (name, files) in enumerate(rows))
     digests = frozenset(r.digest for r in records)
-    found = replace(
+    state = replace(
         FOUND, records=records, directories=digests, used=frozenset(f"{number:024x}" for number in used)
     )
-    removal = choose(found, keep)
+    removal = choose(state, keep)
     stay = [r for r in records if r not in removal.records]
     assert not {r.digest for r in stay} & set(removal.directories)
     assert not frozenset().union(*(r.contents for r in stay)) & set(removal.store)
-    assert not set(removal.directories) & found.used
+    assert not set(removal.directories) & state.used
     for name in "ab":
         mine = [r for r in records if r.name == name]
-        assert [r for r in mine if r in stay][:keep] == mine[:keep] or found.used & digests
+        assert [r for r in mine if r in stay][:keep] == mine[:keep] or state.used & digests
 
 
 def test_what_the_device_lists_is_read() -> None:
@@ -104,15 +104,15 @@ def test_what_the_device_lists_is_read() -> None:
         f"directory {NEW.digest} \ndirectory stranger\n==store==\ntotal 4\n"
         f"-r-xr-xr-x 1 0 0 77 2026-11-21 07:30 {FILES[0]}\r\n-rw-r--r-- 1 0 0 5 2026-11-21 07:30 stranger\n"
     )
-    found = parse_contents(text)
-    assert found.records == (StoredDeployment("broken.json", "", "", frozenset()), NEW), "the newer one first"
-    assert found.directories == {NEW.digest}
+    state = parse_contents(text)
+    assert state.records == (StoredDeployment("broken.json", "", "", frozenset()), NEW), "the newer one first"
+    assert state.directories == {NEW.digest}
     for turn in ("x", "1" * 5000, "7"):
         numbered = parse_contents(
             text.replace(f"directory {NEW.digest} \n", f"directory {NEW.digest} {turn}\n")
         )
         assert numbered.directories == {NEW.digest}, "whatever is in the file"
     assert numbered.records[0] == NEW, "what was numbered was used later, whatever the times say"
-    assert found.store == {FILES[0]: 77}
-    assert found.used == {OLD.digest, OTHER.digest, f"{9:024x}"}
-    assert (found.deploying, found.dead) == (1, (f"runs/14-adt11.{NEW.digest}",))
+    assert state.store == {FILES[0]: 77}
+    assert state.used == {OLD.digest, OTHER.digest, f"{9:024x}"}
+    assert (state.deploying, state.dead) == (1, (f"runs/14-adt11.{NEW.digest}",))

@@ -34,16 +34,16 @@ def info(serial: str, state: str = "device") -> DeviceInfo:
 
 
 def test_a_listing_is_read_line_by_line() -> None:
-    found = parse_listing(LISTING)
-    assert [(d.serial, d.state, d.transport) for d in found] == [
+    devices = parse_listing(LISTING)
+    assert [(d.serial, d.state, d.transport) for d in devices] == [
         ("R58M123ABC", "device", "usb"),
         ("127.0.0.1:6555", "offline", "tcp"),
         ("emulator-5554", "device", "emulator"),
         ("0a388e93", "no permissions", "usb"),
         ("ffff", "unauthorized", "usb"),
     ]
-    assert (found[0].model, found[0].product) == ("SM_G973F", "beyond1")
-    assert [d.ready for d in found] == [True, False, True, False, False]
+    assert (devices[0].model, devices[0].product) == ("SM_G973F", "beyond1")
+    assert [d.ready for d in devices] == [True, False, True, False, False]
 
 
 def test_serials_with_blanks_are_read_whole() -> None:
@@ -88,7 +88,7 @@ def test_the_only_usable_device_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serials", "wanted", "kind", "what", "remedy", "details"),
+    ("serials", "serial", "kind", "message", "remedy", "details"),
     [
         ((), "", NoDevice, "no device", "USB debugging", ""),
         ((), "", NoDevice, "no device", "adt emulator start", ""),
@@ -97,11 +97,11 @@ def test_the_only_usable_device_is_taken() -> None:
     ],
 )
 def test_no_choice_says_how_to_make_one(
-    serials: tuple[str, ...], wanted: str, kind: type[AdtError], what: str, remedy: str, details: str
+    serials: tuple[str, ...], serial: str, kind: type[AdtError], message: str, remedy: str, details: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        choose([info(serial) for serial in serials], wanted, origin="ORIGIN")
-    assert what in caught.value.what and remedy in caught.value.remedy and details in caught.value.details
+        choose([info(serial) for serial in serials], serial, origin="ORIGIN")
+    assert message in caught.value.what and remedy in caught.value.remedy and details in caught.value.details
     assert ("Did you mean" in remedy) == ("Did you mean" in caught.value.remedy)
     assert all(serial in caught.value.details for serial in serials)
 
@@ -115,17 +115,17 @@ def test_nothing_is_suggested_when_nothing_is_near() -> None:
 @pytest.mark.parametrize(
     "state", ["offline", "unauthorized", "no permissions", "recovery", "sideload", "bootloader", "odd"]
 )
-@pytest.mark.parametrize("wanted", ["a", ""])
-def test_each_bad_state_has_a_remedy(state: str, wanted: str) -> None:
+@pytest.mark.parametrize("serial", ["a", ""])
+def test_each_bad_state_has_a_remedy(state: str, serial: str) -> None:
     with pytest.raises(DeviceNotReady) as caught:
-        choose([info("a", state)], wanted, origin="--serial")
+        choose([info("a", state)], serial, origin="--serial")
     assert state in caught.value.what
     assert caught.value.remedy
     assert "SERIAL" not in caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("answer", "kind"),
     [
         ("device 'x' not found", NoDevice),
         ("no devices/emulators found", NoDevice),
@@ -137,8 +137,8 @@ def test_each_bad_state_has_a_remedy(state: str, wanted: str) -> None:
         ("closed", DeviceError),
     ],
 )
-def test_a_refusal_of_the_server_becomes_the_right_error(said: str, kind: type[Exception]) -> None:
-    assert type(adb.refusal(said, serial="x", doing="asking")) is kind
+def test_a_refusal_of_the_server_becomes_the_right_error(answer: str, kind: type[Exception]) -> None:
+    assert type(adb.refusal(answer, serial="x", doing="asking")) is kind
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_the_newest_adb_is_taken_and_says_where_from(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
     old = fake_adb(tmp_path / "old" / "adb", "29.0.6-debian")
     monkeypatch.setenv("PATH", str(old.parent))
-    found = adb.find_adb()
-    assert found.origin == "adbutils" and found.version > (29, 0, 6)
+    program = adb.find_adb()
+    assert program.origin == "adbutils" and program.version > (29, 0, 6)
     new = fake_adb(tmp_path / "new" / "adb", "99.0.1-13206524")
     monkeypatch.setenv("PATH", str(new.parent))
     assert (adb.find_adb().path, adb.find_adb().origin) == (new, "PATH")

@@ -94,7 +94,7 @@ def broken(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("daemon", "argument", "said"),
+    ("daemon", "argument", "message"),
     [
         (v2(), "a\0b", "zero byte"),
         (v2(), "x" * 70000, "longer than adb allows"),
@@ -104,9 +104,9 @@ def broken(peer: Peer) -> None:
     ids=["zero byte", "too long", "refusal", "broken connection"],
 )
 def test_a_command_that_is_not_run_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, daemon: Callable[[Peer], None], argument: str, said: str
+    monkeypatch: pytest.MonkeyPatch, daemon: Callable[[Peer], None], argument: str, message: str
 ) -> None:
-    with fake_server(monkeypatch, daemon), pytest.raises(DeviceError, match=said):
+    with fake_server(monkeypatch, daemon), pytest.raises(DeviceError, match=message):
         shell.run("S", ["echo", argument], v2=True, timeout=60)
 
 
@@ -153,8 +153,8 @@ def test_a_linker_that_warns_first_hides_no_pid(monkeypatch: pytest.MonkeyPatch,
         fake_server(monkeypatch, handler),
         shell.RemoteCommand("S", ["x"], v2=speaks_v2, deadline=deadline) as command,
     ):
-        said = b"".join(data for _, data in command.output())
-    assert (command.pid, command.exit_code, said) == (4711, 0, warning + b"rest")
+        output = b"".join(data for _, data in command.output())
+    assert (command.pid, command.exit_code, output) == (4711, 0, warning + b"rest")
 
 
 def test_a_failed_command_shows_itself_and_its_output(monkeypatch: pytest.MonkeyPatch) -> None:

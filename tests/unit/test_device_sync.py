@@ -90,7 +90,7 @@ def push_and_pull(sync: SyncSession, directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "copy", "seconds", "error", "said"),
+    ("answers", "copy", "seconds", "error", "message"),
     [
         (fail("couldn't create file: Is a directory"), push, 60, Refused, "Is a directory"),
         (struct.pack("<4sI", b"WHAT", 3) + b"abc", pull, 60, DeviceError, "does not speak adb"),
@@ -115,11 +115,11 @@ def test_what_ends_a_copy_is_explained(
     copy: Callable[[SyncSession, Path], None],
     seconds: float,
     error: type[Exception],
-    said: str | None,
+    message: str | None,
 ) -> None:
     with (
         fake_server(monkeypatch, sync_to(answers)),
-        pytest.raises(error, match=said),
+        pytest.raises(error, match=message),
         session(seconds) as sync,
     ):
         copy(sync, tmp_path)
@@ -237,12 +237,12 @@ def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"), [("device offline", DeviceNotReady), ("device 'S' not found", NoDevice)]
+    ("message", "kind"), [("device offline", DeviceNotReady), ("device 'S' not found", NoDevice)]
 )
 def test_a_device_that_went_away_is_named(
-    monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, message: str, kind: type[Exception]
 ) -> None:
-    with fake_server(monkeypatch, replying(b"FAIL" + text(said))), pytest.raises(kind, match="S"):
+    with fake_server(monkeypatch, replying(b"FAIL" + text(message))), pytest.raises(kind, match="S"):
         session()
 
 
@@ -270,14 +270,14 @@ def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPa
 
 def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell the command line's observer, so that each verb that sends or receives shows its progress."""
-    told: list[tuple[str, int, int]] = []
-    token = observer.set(lambda *facts: told.append(facts))
+    notices: list[tuple[str, int, int]] = []
+    token = observer.set(lambda *facts: notices.append(facts))
     try:
         with fake_server(monkeypatch, sync_to(okay() * 2)), session() as sync:
             sync.push_many([PushItem(b"abc", "/f"), PushItem(b"de", "/g")])
     finally:
         observer.reset(token)
-    assert told == [("/f", 3, 3), ("/g", 2, 2)]
+    assert notices == [("/f", 3, 3), ("/g", 2, 2)]
 
 
 @pytest.mark.parametrize("size", [1, 1000])

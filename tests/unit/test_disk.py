@@ -33,7 +33,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
 
 @pytest.mark.parametrize(
-    ("code", "what"),
+    ("code", "message"),
     [(errno.ENOSPC, "no space left in"), (errno.EACCES, "cannot use"), (errno.EROFS, "Read-only")],
 )
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def full(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
     [("adt_cache_dir/x", "ADT_CACHE_DIR"), ("adt_data_dir/x", "ADT_DATA_DIR"), ("out", "another place than")],
 )
 def test_the_remedy_is_of_the_file_that_failed(
-    tmp_path: Path, code: int, what: str, place: str, remedy: str
+    tmp_path: Path, code: int, message: str, place: str, remedy: str
 ) -> None:
     file = tmp_path / place
-    with pytest.raises(DiskError, match=what) as caught, disk_errors("testing", tmp_path / "elsewhere/x"):
+    with pytest.raises(DiskError, match=message) as caught, disk_errors("testing", tmp_path / "elsewhere/x"):
         raise OSError(code, os.strerror(code), str(file))
     assert str(file if code != errno.ENOSPC else file.parent) in caught.value.what
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("where", ["tmpdir", "adt_cache_dir", "."])
-def test_of_several_places_the_full_one_is_named(tmp_path: Path, full: set[Path], where: str) -> None:
-    directory = (tmp_path / where).resolve()
+@pytest.mark.parametrize("full_place", ["tmpdir", "adt_cache_dir", "."])
+def test_of_several_places_the_full_one_is_named(tmp_path: Path, full: set[Path], full_place: str) -> None:
+    directory = (tmp_path / full_place).resolve()
 
     def fail() -> None:
         with (
@@ -65,7 +65,7 @@ def test_of_several_places_the_full_one_is_named(tmp_path: Path, full: set[Path]
 
     with pytest.raises(DiskError, match=f"no space left in {directory} ") as caught:
         fail()
-    choice = {"tmpdir": "set TMPDIR", "adt_cache_dir": "set ADT_CACHE_DIR", ".": "another place"}[where]
+    choice = {"tmpdir": "set TMPDIR", "adt_cache_dir": "set ADT_CACHE_DIR", ".": "another place"}[full_place]
     assert choice in caught.value.remedy
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == []
 

@@ -45,12 +45,12 @@ def test_a_crash_before_the_first_question_costs_that_area_only(monkeypatch: pyt
         yield Question("fine", lambda: [OK])
 
     monkeypatch.setattr(module, "AREAS", {Area.HOST: crash, Area.RPC: fine})
-    found = list(examine(SCOPE))
-    assert [(check.area, check.status) for check in found] == [
+    checks = list(examine(SCOPE))
+    assert [(check.area, check.status) for check in checks] == [
         (Area.HOST, Status.FAILED),
         (Area.RPC, Status.OK),
     ]
-    assert "boom" in found[0].found
+    assert "boom" in checks[0].found
 
 
 def test_only_the_named_areas_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,18 +93,18 @@ class Bench:
 
 def test_without_fix_nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch)
-    found = diagnose(SCOPE)
-    assert (found.checks, found.repairs, found.passed) == ((BROKEN,), (), False)
+    diagnosis = diagnose(SCOPE)
+    assert (diagnosis.checks, diagnosis.repairs, diagnosis.passed) == ((BROKEN,), (), False)
     assert not bench.server
 
 
 def test_a_repair_is_followed_by_a_look_that_may_uncover_another(monkeypatch: pytest.MonkeyPatch) -> None:
     Bench(monkeypatch)
     seen: list[Check | Repair] = []
-    found = diagnose(SCOPE, fix=True, on_check=seen.append, on_repair=seen.append)
-    assert [repair.said for repair in found.repairs] == ["started", "still away"]
-    assert found.checks == (AWAY,)  # as things are now, and each fix was tried once
-    assert [one for one in seen if isinstance(one, Check)] == [BROKEN, AWAY, AWAY]
+    diagnosis = diagnose(SCOPE, fix=True, on_check=seen.append, on_repair=seen.append)
+    assert [repair.said for repair in diagnosis.repairs] == ["started", "still away"]
+    assert diagnosis.checks == (AWAY,)  # as things are now, and each fix was tried once
+    assert [event for event in seen if isinstance(event, Check)] == [BROKEN, AWAY, AWAY]
 
 
 def test_fixes_are_planned_once_and_packages_together() -> None:

@@ -103,15 +103,15 @@ def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.send(text("abc device usb:1 model:M\n"))
 
     with fake_server(monkeypatch, version, listing) as server:
-        found = device.look()
-    assert found.usable and found.protocol == 41
-    assert [one.serial for one in found.devices] == ["abc"]
-    assert found.exposed == ""
-    assert found.port == server.port and f"pid {os.getpid()}" in found.holder
+        status = device.look()
+    assert status.usable and status.protocol == 41
+    assert [entry.serial for entry in status.devices] == ["abc"]
+    assert status.exposed == ""
+    assert status.port == server.port and f"pid {os.getpid()}" in status.holder
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (None, "longer than"),
         (b"HTTP/1.1 400\r\n", "does not speak adb"),
@@ -121,7 +121,7 @@ def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["silence", "another protocol", "no number", "hang-up"],
 )
 def test_a_server_that_is_none_fails_in_bounded_time(
-    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: str
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, message: str
 ) -> None:
     monkeypatch.setattr(device, "SERVER_SECONDS", 0.3)
 
@@ -132,16 +132,16 @@ def test_a_server_that_is_none_fails_in_bounded_time(
             peer.request(answer)
 
     with fake_server(monkeypatch, handler):
-        found = device.look()
-    assert found.running and not found.usable
-    assert said in found.problem and "ANDROID_ADB_SERVER_PORT" in found.remedy
+        status = device.look()
+    assert status.running and not status.usable
+    assert message in status.problem and "ANDROID_ADB_SERVER_PORT" in status.remedy
 
 
 def test_an_address_that_cannot_be_used_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADB_SERVER_SOCKET", "tcp:192.0.2.1:5037")
     environ = {"ADB_SERVER_SOCKET": "tcp:192.0.2.1:5037"}
     checks = [
-        check for one in device.questions(make_scope({}, environ)) for check in answers(Area.DEVICE, one)
+        check for query in device.questions(make_scope({}, environ)) for check in answers(Area.DEVICE, query)
     ]
     server = next(check for check in checks if check.name == "adb server")
     assert server.status is Status.FAILED and "192.0.2.1" in server.found
@@ -157,9 +157,9 @@ def test_where_the_servers_address_comes_from() -> None:
 
 
 def states(
-    *found: DeviceInfo, wanted: str = "", running: tuple[EmulatorRecord, ...] = (), needed: bool = False
+    *devices: DeviceInfo, serial: str = "", running: tuple[EmulatorRecord, ...] = (), needed: bool = False
 ) -> list[Check]:
-    return list(device.check_states(found, wanted, running, needed=needed))
+    return list(device.check_states(devices, serial, running, needed=needed))
 
 
 def test_no_device_is_a_warning_until_somebody_asks() -> None:
@@ -169,32 +169,32 @@ def test_no_device_is_a_warning_until_somebody_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "advice"),
     [
         ("unauthorized", "Allow USB debugging"),
         ("offline", "adt adb -s abc -- reconnect"),
         ("no permissions", "udev"),
     ],
 )
-def test_a_device_that_is_not_ready_has_a_remedy(state: str, said: str) -> None:
+def test_a_device_that_is_not_ready_has_a_remedy(state: str, advice: str) -> None:
     (check,) = states(info("abc", state))
-    assert check.status is Status.FAILED and state in check.found and said in check.remedy
+    assert check.status is Status.FAILED and state in check.found and advice in check.remedy
     assert check.fix == (Fix(Action.RECONNECT_OFFLINE) if state == "offline" else None)
 
 
 def test_a_device_that_is_passed_over_is_a_warning() -> None:
     ready, away = states(info("one"), info("two", "unauthorized"))
     assert (ready.status, away.status) == (Status.OK, Status.WARNING)
-    ready, away = states(info("one"), info("two", "unauthorized"), wanted="two")
+    ready, away = states(info("one"), info("two", "unauthorized"), serial="two")
     assert (ready.status, away.status) == (Status.OK, Status.FAILED)
     assert states(info("one", "connecting"))[0].status is Status.WARNING
 
 
 def test_a_named_device_must_be_there() -> None:
-    absent, other = states(info("one"), wanted="two")
+    absent, other = states(info("one"), serial="two")
     assert absent.status is Status.FAILED and "it sees one" in absent.found and absent.fix is None
     assert other.status is Status.OK
-    (address,) = states(wanted="127.0.0.1:5")
+    (address,) = states(serial="127.0.0.1:5")
     assert address.fix == Fix(Action.CONNECT, ("127.0.0.1:5",))
 
 
@@ -202,7 +202,7 @@ def test_a_virtual_device_that_adb_does_not_know_is_told() -> None:
     record = EmulatorRecord("adt.emulator", 1, "toy", 5555, 1, 1, "", "userns", "/", "")
     (check,) = states(running=(record,))
     assert check.status is Status.WARNING and check.fix == Fix(Action.CONNECT, ("127.0.0.1:5555",))
-    assert [one.name for one in states(info("127.0.0.1:5555"), running=(record,))] == [
+    assert [check.name for check in states(info("127.0.0.1:5555"), running=(record,))] == [
         "device 127.0.0.1:5555"
     ]
 
@@ -212,9 +212,9 @@ def by_name(checks: Iterator[Check]) -> dict[str, Check]:
 
 
 def test_facts() -> None:
-    found = by_name(device.check_facts("S", PHONE, 28))
-    assert {check.status for check in found.values()} == {Status.OK}
-    assert found["API level"].found == "34" and found["page size"].found == "4096 bytes"
+    checks = by_name(device.check_facts("S", PHONE, 28))
+    assert {check.status for check in checks.values()} == {Status.OK}
+    assert checks["API level"].found == "34" and checks["page size"].found == "4096 bytes"
     assert by_name(device.check_facts("S", PHONE, 35))["API level"].status is Status.WARNING
     old = by_name(device.check_facts("S", replace(PHONE, properties={}, machine="mips"), 28))
     assert old["platform"].status is Status.FAILED and "API level" not in old
@@ -254,13 +254,13 @@ def surveyed(facts: DeviceFacts = PHONE, free: int = 900_000, **changes: str) ->
 
 
 def test_a_good_survey() -> None:
-    found = surveyed()
-    assert {check.status for check in found.values()} == {Status.OK}
-    assert found["SELinux"].found == "Enforcing"
-    assert found["deployments"].found == "2: toy, other, 2.0 MiB"
-    assert "not tried" in found["OpenCL"].found
-    assert found["OpenCL"].found.count("/vendor/lib64/libOpenCL.so") == 2  # one library, two names
-    assert found["OpenCL in apps"].found == "apps may open libOpenCL.so"
+    checks = surveyed()
+    assert {check.status for check in checks.values()} == {Status.OK}
+    assert checks["SELinux"].found == "Enforcing"
+    assert checks["deployments"].found == "2: toy, other, 2.0 MiB"
+    assert "not tried" in checks["OpenCL"].found
+    assert checks["OpenCL"].found.count("/vendor/lib64/libOpenCL.so") == 2  # one library, two names
+    assert checks["OpenCL in apps"].found == "apps may open libOpenCL.so"
 
 
 def test_a_survey_with_empty_parts_is_read() -> None:
@@ -276,8 +276,8 @@ def test_room_on_the_device() -> None:
 
 
 def test_a_directory_that_does_not_let_programs_run() -> None:
-    found = surveyed(programs="sh: /data/local/tmp/x/try: Permission denied\ncode 126")["programs"]
-    assert found.status is Status.FAILED and "noexec" in found.found and "Permission denied" in found.found
+    check = surveyed(programs="sh: /data/local/tmp/x/try: Permission denied\ncode 126")["programs"]
+    assert check.status is Status.FAILED and "noexec" in check.found and "Permission denied" in check.found
     full = surveyed(programs="mkdir: No space left on device")["programs"]
     assert full.status is Status.FAILED and "No space left" in full.found
     assert surveyed(programs="")["programs"].status is Status.FAILED
@@ -306,9 +306,9 @@ def test_the_vendors_names_are_looked_for() -> None:
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
     words = arguments(STORAGE, str(tmp_path), ["/etc/passwd", "/absent"])
-    found = parse(program_output("sh", "-c", script("survey"), "sh", *words))
-    assert found["programs"] == "code 7"
-    assert found["libraries"] == "/etc/passwd /etc/passwd"
+    survey_answers = parse(program_output("sh", "-c", script("survey"), "sh", *words))
+    assert survey_answers["programs"] == "code 7"
+    assert survey_answers["libraries"] == "/etc/passwd /etc/passwd"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -332,8 +332,8 @@ TCP = """\
 
 
 def test_proc_net_tcp_is_read() -> None:
-    found = rpc.parse_listeners(TCP)
-    assert [(one.address, one.port, one.inode, one.loopback) for one in found] == [
+    listeners = rpc.parse_listeners(TCP)
+    assert [(row.address, row.port, row.inode, row.loopback) for row in listeners] == [
         ("127.0.0.1", 9190, "111", True),
         ("0.0.0.0", 9191, "222", False),
         ("::1", 9192, "444", True),
@@ -376,8 +376,10 @@ def test_a_tracker_with_and_without_servers() -> None:
 
 
 def test_a_tracker_that_other_machines_reach() -> None:
-    exposed = [one for one in rpc.check_ports([port(9190, KNOWN, exposed=True)]) if "0.0.0.0" in one.found]
-    assert [one.status for one in exposed] == [Status.WARNING]
+    exposed = [
+        check for check in rpc.check_ports([port(9190, KNOWN, exposed=True)]) if "0.0.0.0" in check.found
+    ]
+    assert [check.status for check in exposed] == [Status.WARNING]
     assert "--host 127.0.0.1" in exposed[0].remedy
 
 
@@ -392,8 +394,8 @@ def test_a_tracker_that_other_machines_reach() -> None:
     ],
 )
 def test_servers_of_our_own(state: str, status: Status, remedy: str) -> None:
-    one = ServerStatus("s", "k", state, "127.0.0.1:9090", "", 1, 2, 3.0, 1, "SIGSEGV", Path("/log"))
-    check = rpc.check_server(one)
+    server = ServerStatus("s", "k", state, "127.0.0.1:9090", "", 1, 2, 3.0, 1, "SIGSEGV", Path("/log"))
+    check = rpc.check_server(server)
     assert check.status is status and remedy in check.remedy and "SIGSEGV" in check.found
 
 
@@ -470,7 +472,7 @@ def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch
         real = rpc.listeners
 
         def second_is_open(ports: Iterable[int]) -> list[Listener]:  # nothing here may really be
-            return [replace(one, address="0.0.0.0") if one.port == numbers[1] else one for one in real(ports)]
+            return [replace(row, address="0.0.0.0") if row.port == numbers[1] else row for row in real(ports)]
 
         monkeypatch.setattr(rpc, "listeners", second_is_open)
         first, second = rpc.look()
@@ -506,15 +508,15 @@ def test_nothing_is_said_of_packages_unless_asked(no_adb: Path) -> None:
 
 def test_a_package_and_its_bundle(no_adb: Path) -> None:
     toy = make_package(no_adb / "toy").path
-    found = examined(toy)
-    assert [(check.name, check.status) for check in found] == [
+    checks = examined(toy)
+    assert [(check.name, check.status) for check in checks] == [
         ("package", Status.OK),
         ("bundle", Status.WARNING),
     ]
-    assert "adt build-target --for linux-aarch64" in found[1].remedy
+    assert "adt build-target --for linux-aarch64" in checks[1].remedy
     make_bundle(no_adb / "cache/bundles/linux-aarch64-0")
-    found = examined(toy)
-    assert [(check.name, check.status) for check in found] == [
+    checks = examined(toy)
+    assert [(check.name, check.status) for check in checks] == [
         ("package", Status.OK),
         ("bundle", Status.OK),
         ("package and bundle", Status.OK),
@@ -525,8 +527,8 @@ def test_the_bundle_that_was_built_last_is_taken(no_adb: Path) -> None:
     for name, age in (("b", 100), ("c", 50), ("a", 200)):
         path = make_bundle(no_adb / "cache/bundles" / name).path
         os.utime(path / "bundle.json", (1_000_000 - age, 1_000_000 - age))
-    made = make_package(no_adb / "toy")
-    assert package.newest_bundle(made) == no_adb / "cache/bundles/c"
+    toy = make_package(no_adb / "toy")
+    assert package.newest_bundle(toy) == no_adb / "cache/bundles/c"
 
 
 def test_a_damaged_package_does_not_hide_its_bundle(no_adb: Path) -> None:
@@ -544,9 +546,9 @@ def test_a_pair_that_does_not_fit(no_adb: Path) -> None:
     toy = make_package(no_adb / "toy")
     text = (toy.path / "mod.json").read_text().replace('"alignment": 32', '"alignment": 64')
     (toy.path / "mod.json").write_text(text)
-    found = examined(toy.path, make_bundle(no_adb / "bundle").path)
-    assert found[-1].name == "package and bundle" and found[-1].status is Status.FAILED
-    assert "64 bytes" in found[-1].found and "--alignment 64" in found[-1].remedy
+    checks = examined(toy.path, make_bundle(no_adb / "bundle").path)
+    assert checks[-1].name == "package and bundle" and checks[-1].status is Status.FAILED
+    assert "64 bytes" in checks[-1].found and "--alignment 64" in checks[-1].remedy
 
 
 def test_a_device_that_the_bundle_is_not_for(no_adb: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_what_travels_with_adt_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "out", "err", "status", "said"),
+    ("code", "out", "err", "status", "message"),
     [
         (0, '["0.25.0.post1", "/tvm/__init__.py"]\n', "", Status.OK, "works"),
         (
@@ -39,10 +39,10 @@ def test_what_travels_with_adt_is_looked_for() -> None:
         (124, "", "killed after 9 s", Status.FAILED, "killed after 9 s"),
     ],
 )
-def test_import_of_tvm(code: int, out: str, err: str, status: Status, said: str) -> None:
+def test_import_of_tvm(code: int, out: str, err: str, status: Status, message: str) -> None:
     check = host.check_import(Finished(("python",), code, out, err))
     assert check.status is status
-    assert said in check.found
+    assert message in check.found
     assert bool(check.remedy) == (status is not Status.OK)
 
 
@@ -61,7 +61,7 @@ def test_versions(text: str, version: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "status"),
+    ("name", "output", "status"),
     [
         ("cmake", "cmake version 3.26", Status.OK),
         ("cmake", "cmake version 4.0", Status.OK),
@@ -71,9 +71,9 @@ def test_versions(text: str, version: tuple[int, ...]) -> None:
         ("ninja", "1.10.2", Status.FAILED),
     ],
 )
-def test_minimum_versions(name: str, said: str, status: Status) -> None:
-    required = next(one for one in REQUIRED if one.name == name)
-    check = check_required(required, Tool(name, Path("/bin") / name, "PATH"), said)
+def test_minimum_versions(name: str, output: str, status: Status) -> None:
+    required = next(requirement for requirement in REQUIRED if requirement.name == name)
+    check = check_required(required, Tool(name, Path("/bin") / name, "PATH"), output)
     assert check.status is status
     assert "PATH" in check.origin
     assert (f"pip install -U '{name}>=" in check.remedy) == (status is not Status.OK)
@@ -97,8 +97,8 @@ def test_compilers_that_path_lacks_fail_where_settings_build_with_them(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     scope = make_scope({}, {"ADT_BUILD_PLATFORM": "linux-aarch64"})
-    asked = [one for one in host.questions(scope) if one.name.startswith("compiler for ")]
-    checks = {one.name: next(iter(answers(Area.HOST, one))) for one in asked}
+    asked = [question for question in host.questions(scope) if question.name.startswith("compiler for ")]
+    checks = {question.name: next(iter(answers(Area.HOST, question))) for question in asked}
     failed = {name for name, check in checks.items() if check.status is Status.FAILED}
     assert failed == {"compiler for linux-aarch64"} and len(checks) > 2
 
@@ -120,8 +120,10 @@ def test_a_program_that_hangs_or_fails_is_a_failed_check_and_is_gone(
     program(tmp_path / "g++", "echo broken >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(host, "VERSION_SECONDS", 1.5)
-    asked = [one for one in host.questions(make_scope({}, {})) if one.name in ("git", "compiler for host")]
-    compiler, git = (next(iter(answers(Area.HOST, one))) for one in asked)
+    asked = [
+        query for query in host.questions(make_scope({}, {})) if query.name in ("git", "compiler for host")
+    ]
+    compiler, git = (next(iter(answers(Area.HOST, query))) for query in asked)
     assert git.status is Status.FAILED and "does not say its version" in git.found
     assert compiler.status is Status.WARNING and compiler.remedy == "apt-get install g++"
     assert process.start_time(int((tmp_path / "pid").read_text())) is None
@@ -157,10 +159,10 @@ def test_room_for_the_cache(writable: str, free: int, status: Status) -> None:
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    why = storage.not_writable(tmp_path / "file" / "cache")
-    assert why
-    check = storage.check_place(tmp_path / "file/cache", why, 10 << 30)
-    assert check.status is Status.FAILED and why in check.found
+    reason = storage.not_writable(tmp_path / "file" / "cache")
+    assert reason
+    check = storage.check_place(tmp_path / "file/cache", reason, 10 << 30)
+    assert check.status is Status.FAILED and reason in check.found
     assert storage.not_writable(tmp_path / "absent" / "cache") == ""
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]  # looking leaves nothing
 
@@ -184,8 +186,8 @@ def test_a_changed_entry_is_told_and_removed_only_if_its_bytes_differ(root: Path
         ("packages/touched",),
     ]
     assert all(check.status is Status.WARNING for check in checks)
-    said = [mend(check.fix).said for check in checks if check.fix]
-    assert "removed packages/damaged" in said[0] and "stays" in said[1]
+    messages = [mend(check.fix).said for check in checks if check.fix]
+    assert "removed packages/damaged" in messages[0] and "stays" in messages[1]
     assert not damaged.exists() and (touched / "file").read_text() == "contents"
     assert not any(check.fix for check in storage.check_contents(root))
 
@@ -195,7 +197,7 @@ def test_a_damaged_bundle_is_told_and_removed(root: Path) -> None:
     make_bundle(root / "bundles/whole")
     with (root / "bundles/cut/lib/libone.so").open("a") as file:
         file.write("more")
-    (check,) = (one for one in storage.check_contents(root) if one.fix)
+    (check,) = (check for check in storage.check_contents(root) if check.fix)
     assert "lib/libone.so has 3004 bytes instead of 3000" in check.found
     assert check.fix == Fix(Action.DROP_BUNDLE, ("cut",))
     assert mend(check.fix).done
@@ -214,7 +216,7 @@ def test_only_old_leftovers_are_removed(root: Path) -> None:
     long_ago = time.time() - 2 * storage.LEFTOVER_AGE
     for path in (old, part):
         os.utime(path, (long_ago, long_ago))
-    (check,) = (one for one in storage.check_contents(root) if one.fix)
+    (check,) = (check for check in storage.check_contents(root) if check.fix)
     assert check.fix is not None and check.fix.action is Action.DROP_LEFTOVER
     assert mend(check.fix).done
     assert not old.exists() and not part.exists() and new.exists()
@@ -247,7 +249,7 @@ def test_no_cache_yet_is_fine(root: Path) -> None:
 
 
 def test_prerequisites_never_fail_and_keep_their_remedies() -> None:
-    found = list(
+    checks = list(
         host.check_prerequisites(
             [
                 prerequisites.Prerequisite("Linux", True, "6.1", ""),
@@ -256,9 +258,9 @@ def test_prerequisites_never_fail_and_keep_their_remedies() -> None:
             ]
         )
     )
-    assert [check.status for check in found] == [Status.OK, Status.WARNING, Status.WARNING]
-    assert [check.fix for check in found] == [None, Fix(Action.INSTALL, ("qemu-user-static",)), None]
-    assert found[2].remedy == "sudo sysctl x"
+    assert [check.status for check in checks] == [Status.OK, Status.WARNING, Status.WARNING]
+    assert [check.fix for check in checks] == [None, Fix(Action.INSTALL, ("qemu-user-static",)), None]
+    assert checks[2].remedy == "sudo sysctl x"
 
 
 def record(name: str, pid: int, started: int) -> state.Home:
@@ -280,7 +282,7 @@ def test_stale_records_are_told_kept_and_removed_by_the_fix(
     alive, dead = record("alive", os.getpid(), ours), record("dead", os.getpid(), ours + 1)
     garbled = record("garbled", 1, 1)
     garbled.record.write_text("{")
-    assert [one.name for one in host.running_emulators()] == ["alive"]
+    assert [emulator.name for emulator in host.running_emulators()] == ["alive"]
     (check,) = host.check_stale(host.stale_emulators())
     assert "dead, garbled" in check.found and check.status is Status.WARNING
     assert dead.record.exists()  # looking removes nothing
@@ -299,16 +301,16 @@ def test_each_host_question_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("variable", ["ADT_NO_SUCH", "ADT_BUILD_PLATFORM"])
 def test_broken_settings_are_a_failed_check(variable: str) -> None:
     scope = make_scope({}, {variable: "nonsense"})
-    question = next(one for one in host.questions(scope) if one.name == "settings")
+    question = next(question for question in host.questions(scope) if question.name == "settings")
     (check,) = answers(Area.HOST, question)
     assert check.status is Status.FAILED
     assert (variable if variable == "ADT_NO_SUCH" else "nonsense") in check.found
 
 
 def test_no_import_is_tried_with_a_pair_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {extras.TVM: "0.25.0.post1", extras.FFI: "0.1.15.post2"}
-    monkeypatch.setattr(extras, "installed_version", found.get)
+    versions = {extras.TVM: "0.25.0.post1", extras.FFI: "0.1.15.post2"}
+    monkeypatch.setattr(extras, "installed_version", versions.get)
     monkeypatch.setattr(host.process, "run", lambda *_, **__: pytest.fail("must not run"))
-    question = next(one for one in host.questions(make_scope({}, {})) if one.name == "TVM")
+    question = next(question for question in host.questions(make_scope({}, {})) if question.name == "TVM")
     checks: list[Check] = list(answers(Area.HOST, question))
     assert [check.status for check in checks] == [Status.FAILED]

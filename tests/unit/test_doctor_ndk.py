@@ -33,10 +33,10 @@ def test_no_ndk_is_a_warning_until_it_is_needed() -> None:
 
 
 def test_a_whole_ndk(tmp_path: Path) -> None:
-    found = examined({"ANDROID_NDK_HOME": str(fake_ndk(tmp_path / "ndk"))})
-    assert found["NDK"].status is found["API level"].status is Status.OK
-    assert "28.0.1" in found["NDK"].found and "from ANDROID_NDK_HOME" in found["NDK"].origin
-    assert found["NDK compiler"].found == "clang version 18.0.0"
+    checks = examined({"ANDROID_NDK_HOME": str(fake_ndk(tmp_path / "ndk"))})
+    assert checks["NDK"].status is checks["API level"].status is Status.OK
+    assert "28.0.1" in checks["NDK"].found and "from ANDROID_NDK_HOME" in checks["NDK"].origin
+    assert checks["NDK compiler"].found == "clang version 18.0.0"
 
 
 @pytest.mark.parametrize("broken", ["absent", "no properties", "no compiler", "too old"])
@@ -48,9 +48,9 @@ def test_a_named_ndk_must_be_one(tmp_path: Path, broken: str) -> None:
         (path / "source.properties").unlink()
     if broken == "no compiler":
         (path / "toolchains/llvm/prebuilt/linux-x86_64/bin/clang++").unlink()
-    for found in (examined({"NDK_HOME": str(path)}), examined({}, ndk=str(path))):
-        assert found["NDK"].status is Status.FAILED
-        assert str(path) in found["NDK"].found and found["NDK"].remedy
+    for checks in (examined({"NDK_HOME": str(path)}), examined({}, ndk=str(path))):
+        assert checks["NDK"].status is Status.FAILED
+        assert str(path) in checks["NDK"].found and checks["NDK"].remedy
 
 
 def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
     checks = examined({}, ndk=str(path))
     assert checks["NDK"].status is Status.FAILED and "does not say its version" in checks["NDK"].found
     compiler.write_text("no program at all")
-    found = examined({}, ndk=str(path))["NDK"].found
-    assert "does not run" in found and "Exec format error" in found
+    text = examined({}, ndk=str(path))["NDK"].found
+    assert "does not run" in text and "Exec format error" in text
 
 
 def test_a_stand_in_is_called_one(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_variables_that_name_another_ndk_are_told(tmp_path: Path) -> None:
     sdk = tmp_path / "sdk"
     fake_ndk(sdk / "ndk/27.1.1", "27.1.1")
     (sdk / "ndk/21.0.1").mkdir(parents=True)
-    found = examined(
+    checks = examined(
         {
             "ANDROID_NDK_HOME": str(first),
             "ANDROID_NDK_ROOT": str(second),
@@ -88,28 +88,28 @@ def test_variables_that_name_another_ndk_are_told(tmp_path: Path) -> None:
             "ANDROID_HOME": str(sdk),
         }
     )
-    assert str(first) in found["NDK"].origin
-    assert str(second) in found["NDK of ANDROID_NDK_ROOT"].found
-    assert "not a directory" in found["NDK of NDK_HOME"].found
-    assert found["NDK of NDK_HOME"].status is Status.WARNING
-    assert found["other NDKs"].status is Status.OK
-    assert found["other NDKs"].found == "27.1.1, 21.0.1 (not usable)"
+    assert str(first) in checks["NDK"].origin
+    assert str(second) in checks["NDK of ANDROID_NDK_ROOT"].found
+    assert "not a directory" in checks["NDK of NDK_HOME"].found
+    assert checks["NDK of NDK_HOME"].status is Status.WARNING
+    assert checks["other NDKs"].status is Status.OK
+    assert checks["other NDKs"].found == "27.1.1, 21.0.1 (not usable)"
 
 
 def test_parts(tmp_path: Path) -> None:
     ndk: Ndk = find_ndk(str(fake_ndk(tmp_path / "ndk")), environ={})
 
-    def parts(api_level: int, wanted: str, page: int | None) -> dict[str, Status]:
-        checks = check_parts(ndk, api_level, PLATFORMS[wanted], "clang", page)
+    def parts(api_level: int, platform: str, page: int | None) -> dict[str, Status]:
+        checks = check_parts(ndk, api_level, PLATFORMS[platform], "clang", page)
         return {check.name: check.status for check in checks}
 
-    found = parts(28, "android-arm64-v8a", 16384)
-    assert found["API level"] is found["16 KB pages"] is Status.OK
-    assert found["API level for android-x86_64"] is Status.WARNING  # has no compiler; nobody asked for it
+    statuses = parts(28, "android-arm64-v8a", 16384)
+    assert statuses["API level"] is statuses["16 KB pages"] is Status.OK
+    assert statuses["API level for android-x86_64"] is Status.WARNING  # has no compiler; nobody asked for it
     assert parts(28, "android-x86_64", None)["API level for android-x86_64"] is Status.FAILED
-    found = parts(99, "android-arm64-v8a", 4096)
-    assert found["API level for android-arm64-v8a"] is Status.FAILED
-    assert found["16 KB pages"] is Status.WARNING
+    statuses = parts(99, "android-arm64-v8a", 4096)
+    assert statuses["API level for android-arm64-v8a"] is Status.FAILED
+    assert statuses["16 KB pages"] is Status.WARNING
     assert "16 KB pages" not in parts(28, "host", None)
 
 
@@ -140,11 +140,11 @@ HOST = {"ADT_BUILD_PLATFORM": "host"}
 
 def test_a_whole_clml_sdk_and_one_that_is_outvoted(tmp_path: Path) -> None:
     sdk = fake_sdk(tmp_path / "sdk")
-    found = examined({**HOST, "ADRENO_OPENCL": str(sdk), "CLML_SDK": "/absent"})
-    assert found["CLML SDK"].status is Status.OK
-    assert "version 5, lib64/libOpenCL.so" in found["CLML SDK"].found
-    assert "from ADRENO_OPENCL" in found["CLML SDK"].origin
-    assert found["CLML SDK choice"].status is Status.WARNING and "/absent" in found["CLML SDK choice"].found
+    checks = examined({**HOST, "ADRENO_OPENCL": str(sdk), "CLML_SDK": "/absent"})
+    assert checks["CLML SDK"].status is Status.OK
+    assert "version 5, lib64/libOpenCL.so" in checks["CLML SDK"].found
+    assert "from ADRENO_OPENCL" in checks["CLML SDK"].origin
+    assert checks["CLML SDK choice"].status is Status.WARNING and "/absent" in checks["CLML SDK choice"].found
 
 
 def test_each_missing_part_of_a_clml_sdk_is_named(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_each_missing_part_of_a_clml_sdk_is_named(tmp_path: Path) -> None:
 
 def test_no_sdk_is_looked_for_unless_one_is_named_or_needed() -> None:
     assert not [name for name in examined({}) if "SDK" in name]
-    found = examined({"ADT_BUILD_PLATFORM": "android-arm64-v8a-clml"})["CLML SDK"]
-    assert found.status is Status.FAILED and "--clml" in found.remedy
+    check = examined({"ADT_BUILD_PLATFORM": "android-arm64-v8a-clml"})["CLML SDK"]
+    assert check.status is Status.FAILED and "--clml" in check.remedy
 
 
 def test_the_source_of_xnnpack_is_looked_at_where_it_is_asked_for(
@@ -169,12 +169,12 @@ def test_the_source_of_xnnpack_is_looked_at_where_it_is_asked_for(
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     assert "XNNPACK source" not in examined({})
     assert "not obtained yet" in examined({"ADT_BUILD_XNNPACK": "true"})["XNNPACK source"].found
-    found = examined({"ADT_BUILD_XNNPACK_SOURCE": str(tmp_path)})["XNNPACK source"]
-    assert found.status is Status.FAILED and "xnnpack/include/xnnpack.h" in found.found
+    check = examined({"ADT_BUILD_XNNPACK_SOURCE": str(tmp_path)})["XNNPACK source"]
+    assert check.status is Status.FAILED and "xnnpack/include/xnnpack.h" in check.found
 
 
 def test_an_opencl_sdk_that_the_settings_name(tmp_path: Path) -> None:
     sdk = fake_sdk(tmp_path / "sdk")
-    found = examined({**HOST, "ADT_BUILD_OPENCL_SDK": str(sdk)})["OpenCL SDK"]
-    assert found.status is Status.OK and "build.opencl_sdk" in found.origin
+    check = examined({**HOST, "ADT_BUILD_OPENCL_SDK": str(sdk)})["OpenCL SDK"]
+    assert check.status is Status.OK and "build.opencl_sdk" in check.origin
     assert examined({"ADT_BUILD_OPENCL_SDK": "/absent"})["OpenCL SDK"].status is Status.FAILED

@@ -28,9 +28,9 @@ TAKEN, ABSENT, UNUSABLE = REPORT.candidates
 
 
 def checks(
-    report: OpenclReport | None, facts: DeviceFacts = PHONE, listed: str = LISTED, why: str = ""
+    report: OpenclReport | None, facts: DeviceFacts = PHONE, listed: str = LISTED, reason: str = ""
 ) -> list[Check]:
-    return list(device.check_opencl("S", facts, listed, "libOpenCL.so\n", report, why))
+    return list(device.check_opencl("S", facts, listed, "libOpenCL.so\n", report, reason))
 
 
 def with_device(**changes: Any) -> OpenclReport:
@@ -74,9 +74,9 @@ def test_a_library_that_works_but_is_not_opened_by_tvm() -> None:
 
 def test_libraries_of_which_none_opens() -> None:
     refused = replace(UNUSABLE, outcome="not-loaded", said="is not accessible for the namespace")
-    none, told, _ = checks(OpenclReport((refused, ABSENT), None))
+    none, check, _ = checks(OpenclReport((refused, ABSENT), None))
     assert none.status is Status.WARNING and "opens none of the libraries that are there" in none.found
-    assert "not accessible for the namespace" in told.found
+    assert "not accessible for the namespace" in check.found
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_nothing_there() -> None:
 
 
 def test_libraries_that_were_not_tried_are_listed_by_name() -> None:
-    listed = checks(None, why="no bundle was built here")[0]
+    listed = checks(None, reason="no bundle was built here")[0]
     assert listed.status is Status.OK and listed.origin == "files on the device"
     assert listed.found == "/vendor/lib64/libOpenCL.so; loading was not tried: no bundle was built here"
 

@@ -48,8 +48,8 @@ class Outer(Base):
 
 
 def test_a_field_has_the_form_of_its_metadata() -> None:
-    made = document_of({"it": Outer(Inner(0.5), "outer", object())})
-    assert made["it"] == {
+    fields = document_of({"it": Outer(Inner(0.5), "outer", object())})
+    assert fields["it"] == {
         "low": 0.5,
         "label": "outer",  # of the record, not of what is flat in it
         "bytes": 2,

@@ -115,11 +115,11 @@ def test_a_size_in_the_directory_that_lies(library: bytes, tmp_path: Path) -> No
     contents[at : at + 4] = struct.pack("<I", 100)
     (tmp_path / "x.zip").write_bytes(contents)
     try:
-        (found,) = collect(tmp_path / "x.zip")
-    except PackageError as why:
-        assert "zip archive" in why.what
+        (member,) = collect(tmp_path / "x.zip")
+    except PackageError as error:
+        assert "zip archive" in error.what
     else:
-        assert not isinstance(found, Binary)
+        assert not isinstance(member, Binary)
 
 
 def test_names_in_archives_stay_names(library: bytes, tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_what_an_app_carries_is_for_android_whatever_it_was_built_for(tmp_path: 
     systems = {}
     for name in ("a.apk", "b.aar", "c.zip"):
         path = archive(tmp_path / name, {"lib/x86_64/libx.so": built_for_glibc})
-        (found,) = audit_paths([path], platform=None, api_level=None, settings=build).files
-        systems[name] = found.system
-        refused = [one.what for one in found.findings if one.verdict == REFUSED]
-        assert any("not for Android" in what for what in refused) is (name != "c.zip")
+        (audited,) = audit_paths([path], platform=None, api_level=None, settings=build).files
+        systems[name] = audited.system
+        refused = [finding.what for finding in audited.findings if finding.verdict == REFUSED]
+        assert any("not for Android" in text for text in refused) is (name != "c.zip")
     assert systems == {"a.apk": "android", "b.aar": "android", "c.zip": "glibc"}

@@ -348,10 +348,10 @@ def test_a_runpath_must_lead_a_program_to_its_libraries(toolbox: Toolbox) -> Non
     source = "int runtime_call(void); void _start(void) { runtime_call(); }"
     needs = ("libc.so", str(supplier))
     lost = toolbox.program("bin/lost", source, needs=needs)
-    found = toolbox.program(
+    program = toolbox.program(
         "bin/found", source, "-Wl,-rpath,$ORIGIN/../lib", "-Wl,--enable-new-dtags", needs=needs
     )
-    report = judge(lost, found, supplier)
+    report = judge(lost, program, supplier)
     assert [codes(file) for file in report.files] == [{"unreachable"}, set(), set()]
     with pytest.raises(BuildError, match="lost"):
         audit_made(toolbox.directory, PHONE, error=BuildError, api_level=28)

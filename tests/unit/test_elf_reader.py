@@ -38,12 +38,12 @@ def library(toolbox: Toolbox) -> Path:
 
 def test_facts_are_those_of_readelf(library: Path) -> None:
     facts = read_elf(library)
-    said = program_output("readelf", "-dlnW", library)
-    assert list(facts.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", said) == ["libm.so", "libc.so"]
-    aligns = [int(line.split()[-1], 16) for line in said.splitlines() if line.startswith("  LOAD")]
+    listing = program_output("readelf", "-dlnW", library)
+    assert list(facts.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", listing) == ["libm.so", "libc.so"]
+    aligns = [int(line.split()[-1], 16) for line in listing.splitlines() if line.startswith("  LOAD")]
     assert [segment.align for segment in facts.loads] == aligns
     assert facts.page_alignment == 16384
-    assert f"[{facts.soname}]" in said and f"[{facts.runpath}]" in said and facts.build_id in said
+    assert f"[{facts.soname}]" in listing and f"[{facts.runpath}]" in listing and facts.build_id in listing
     assert (facts.soname, facts.runpath, facts.rpath) == ("libgood.so", "$ORIGIN/../lib", "")
     assert facts.bind_now and facts.flags_1 == ("NOW",) and facts.hash_tables == {"gnu", "sysv"}
     assert (facts.machine, facts.bits, facts.type, facts.program) == ("AARCH64", 64, "DYN", False)
@@ -166,8 +166,8 @@ def test_a_section_with_a_huge_size_costs_nothing(name: str, library: Path, tmp_
     tracemalloc.start()
     try:
         read_elf(lying)
-    except PackageError as why:
-        assert name == ".dynsym", why
+    except PackageError as error:
+        assert name == ".dynsym", error
     else:
         assert name != ".dynsym"
     peak = tracemalloc.get_traced_memory()[1]
@@ -204,18 +204,18 @@ def test_a_crafted_file_is_read() -> None:
     facts = parse_elf(
         crafted({STRTAB: names, STRSZ: len(names), SYMTAB: symbols(2), HASH: struct.pack("<II", 1, 2)})
     )
-    assert {wanted.name for wanted in facts.imports} == {"abc", "bc"}
+    assert {symbol.name for symbol in facts.imports} == {"abc", "bc"}
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [(b"a" * (1 << 20), "no end"), ((b"a" * 8000 + b"\0") * 130, "times its size")],
 )
-def test_names_that_overlap(names: bytes, said: str) -> None:
+def test_names_that_overlap(names: bytes, message: str) -> None:
     """Read tens of thousands of names within one another without adding them up."""
     count = 1 << 16
     tables: dict[int, bytes | int] = {STRTAB: names, STRSZ: len(names), SYMTAB: symbols(count)}
-    with pytest.raises(Damaged, match=said):
+    with pytest.raises(Damaged, match=message):
         parse_elf(crafted(tables | {HASH: struct.pack("<II", 1, count)}))
 
 

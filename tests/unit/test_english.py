@@ -75,20 +75,20 @@ def test_the_rule_asks_functions_for_a_verb(function: str, refused: bool) -> Non
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
-    found = [
+    messages = [
         f"{path.relative_to(root)}:{fault}"
         for root in SOURCES
         for path in sorted(root.rglob("*.py"))
         for fault in faults(path.read_text())
     ]
-    assert not found, "\n".join(found)
+    assert not messages, "\n".join(messages)
 
 
 def test_comments_of_the_interface_begin_with_a_verb_or_a_noun() -> None:
     """Read the headers of the C and C++ interface and the Java runtime, whose comments are documentation."""
     runner = resource("cpp_runner")
     files = sorted([*runner.glob("include/adt/*.h"), *runner.glob("java/**/*.java")])
-    found = [
+    messages = [
         f"{path.name}: {text}"
         for path in files
         for start, text in re.findall(
@@ -97,4 +97,4 @@ def test_comments_of_the_interface_begin_with_a_verb_or_a_noun() -> None:
         )
         if FORBIDDEN.match(text) and not text[0].islower()
     ]
-    assert len(files) > 20 and not found, "\n".join(found)
+    assert len(files) > 20 and not messages, "\n".join(messages)

@@ -116,8 +116,8 @@ def test_the_digest_and_the_numbers_are_those_of_the_data_wherever_it_is(
     (VALUES + 1).tofile(path.with_name(DATA))
     assert model_store.model_sha256(path) != first
     assert np.array_equal(run(read_onnx(path), {"x": x})["y"], VALUES + 2)
-    kept = model_store.keep(path, model_store.model_sha256(path))
-    assert np.array_equal(run(read_onnx(kept), {"x": x})["y"], VALUES + 2)
+    stored = model_store.keep(path, model_store.model_sha256(path))
+    assert np.array_equal(run(read_onnx(stored), {"x": x})["y"], VALUES + 2)
 
 
 def test_such_a_model_is_imported(tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_links_of_a_hubs_cache_are_followed(
     plain = written(model_of([ADD], [outside()]), tmp_path / "plain")
     assert model_store.model_sha256(path) == model_store.model_sha256(plain)
     assert numpy_helper.to_array(read_onnx(path).graph.initializer[0]).tolist() == VALUES.tolist()
-    kept = model_store.keep(path, model_store.model_sha256(path))
-    assert kept.with_name(DATA).is_file() and not kept.with_name(DATA).is_symlink()
+    stored = model_store.keep(path, model_store.model_sha256(path))
+    assert stored.with_name(DATA).is_file() and not stored.with_name(DATA).is_symlink()
     monkeypatch.chdir(path.parent)
     assert data_files(Path(path.name)) == (DATA,)
     (tmp_path / "short").symlink_to(path.parent)

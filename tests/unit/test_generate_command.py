@@ -76,9 +76,9 @@ def test_options_reach_the_generator(place: Path) -> None:
         *("--color", "bgr", "--layout", "nchw", "--labels", "labels.txt"),
     )
     assert done.exit_code == 0, done.output
-    said = (place / "out/finder.h").read_text()
-    assert "mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0), scale=1.0, color='BGR'" in said
-    assert "('cat', 'dog')" in said
+    header = (place / "out/finder.h").read_text()
+    assert "mean=(1.0, 2.0, 3.0), std=(2.0, 2.0, 2.0), scale=1.0, color='BGR'" in header
+    assert "('cat', 'dog')" in header
 
 
 def test_a_dry_run_shows_a_diff_and_writes_nothing(place: Path) -> None:
@@ -203,16 +203,16 @@ def test_the_document(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--class", "a=B", "--class", "a=C"], "--class is given twice for a"),
         (["--scale", "1,2"], "--scale takes one number"),
         (["--mean", "other=1"], "'other', which is not among"),
     ],
 )
-def test_wrong_options_have_a_remedy(place: Path, arguments: list[str], said: str) -> None:
+def test_wrong_options_have_a_remedy(place: Path, arguments: list[str], message: str) -> None:
     done = generate(*arguments)
-    assert done.exit_code > 2 and said in done.stderr and "remedy: " in done.stderr, done.output
+    assert done.exit_code > 2 and message in done.stderr and "remedy: " in done.stderr, done.output
     assert not (place / "out").exists()
 
 

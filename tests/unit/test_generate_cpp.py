@@ -22,17 +22,17 @@ def generated(
     directory: Path, *platforms: str, images: PictureOptions | None = None
 ) -> dict[str, TextFile | CopiedFile]:
     """Return the files of a project with one model for *platforms*, by path."""
-    made = project(
+    cpp_project = project(
         [make_typed_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
         [make_app_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],
         java_package="com.example.vision",
         images={"": images} if images else None,
     )
-    return {file.path: file for file in files(made)}
+    return {file.path: file for file in files(cpp_project)}
 
 
-def text(found: dict[str, TextFile | CopiedFile], path: str) -> str:
-    file = found[path]
+def text(by_path: dict[str, TextFile | CopiedFile], path: str) -> str:
+    file = by_path[path]
     assert isinstance(file, TextFile)
     return file.text
 
@@ -57,8 +57,8 @@ def test_licences_travel_with_the_libraries_and_programs_stay(tmp_path: Path) ->
     )
     bundle = dataclasses.replace(bundle, manifest=facts)
     package = make_typed_package(tmp_path / "p", "photo", [PHOTO], platform="host")
-    found = files(project([package], [bundle], java_package="com.example.vision"))
-    copied = {file.path.removeprefix("bundles/host/") for file in found if file.path.startswith("bundles/")}
+    parts = files(project([package], [bundle], java_package="com.example.vision"))
+    copied = {file.path.removeprefix("bundles/host/") for file in parts if file.path.startswith("bundles/")}
     assert copied == {
         "licenses/tvm/LICENSE", "lib/libadt_runner.so", "lib/libtvm_ffi.so", "lib/libtvm_runtime.so",
         *bundle.manifest.headers, *bundle.manifest.build_files,
@@ -90,8 +90,8 @@ def test_comment_and_code_have_the_normalisation_that_was_given(
     assert comment in plain
     values = ("scale", "mean", "std")
     assert [line for line in code if f"format.{line};" not in header] == []
-    said = [name for name in values if f"format.{name} =" in header]
-    assert said == [name for name in values if any(line.startswith(name) for line in code)]
+    names = [name for name in values if f"format.{name} =" in header]
+    assert names == [name for name in values if any(line.startswith(name) for line in code)]
 
 
 def test_no_line_of_a_signature_is_too_long() -> None:
@@ -104,22 +104,23 @@ def test_no_line_of_a_signature_is_too_long() -> None:
 
 
 def test_each_platform_has_its_preset_its_bundle_and_its_models(tmp_path: Path) -> None:
-    found = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
+    by_path = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
     presets: dict[str, dict[str, Any]] = {
-        preset["name"]: preset for preset in json.loads(text(found, "CMakePresets.json"))["configurePresets"]
+        preset["name"]: preset
+        for preset in json.loads(text(by_path, "CMakePresets.json"))["configurePresets"]
     }
     assert list(presets) == ["base", "host", "linux-armhf", "android-arm64-v8a"]
     assert "toolchainFile" not in presets["host"]
     for name in ("linux-armhf", "android-arm64-v8a"):
         toolchain = presets[name]["toolchainFile"].removeprefix("${sourceDir}/")
-        assert isinstance(found[toolchain], CopiedFile)
-    assert isinstance(found["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
+        assert isinstance(by_path[toolchain], CopiedFile)
+    assert isinstance(by_path["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
     assert presets["android-arm64-v8a"]["cacheVariables"] == {
         "ANDROID_ABI": "arm64-v8a",
         "ANDROID_PLATFORM": "android-29",
         "ANDROID_STL": "c++_shared",
     }
     for name in ("host", "linux-armhf", "android-arm64-v8a"):
-        assert f"bundles/{name}/lib/cmake/adt_runner/adt_runnerConfig.cmake" in found
+        assert f"bundles/{name}/lib/cmake/adt_runner/adt_runnerConfig.cmake" in by_path
         for file in ("mod.so", "mod.json", "mod.params"):
-            assert isinstance(found[f"models/{name}/photo/{file}"], CopiedFile)
+            assert isinstance(by_path[f"models/{name}/photo/{file}"], CopiedFile)

@@ -146,9 +146,10 @@ def described(
 ) -> Project:
     """Describe a project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
     packages = [
-        make_typed_package(directory / f"package-{one}", "net", entries, platform=one) for one in ABIS
+        make_typed_package(directory / f"package-{platform}", "net", entries, platform=platform)
+        for platform in ABIS
     ]
-    bundles = [make_app_bundle(directory / f"bundle-{one}", one) for one in ABIS]
+    bundles = [make_app_bundle(directory / f"bundle-{platform}", platform) for platform in ABIS]
     for number, level in enumerate(levels):
         manifest = dataclasses.replace(bundles[number].manifest, api_level=level)
         bundles[number] = dataclasses.replace(bundles[number], manifest=manifest)
@@ -156,9 +157,9 @@ def described(
 
 
 def by_path(files: Sequence[OutputFile]) -> dict[str, OutputFile]:
-    found = {file.path: file for file in files}
-    assert len(found) == len(files)
-    return found
+    files_by_path = {file.path: file for file in files}
+    assert len(files_by_path) == len(files)
+    return files_by_path
 
 
 def text(files: Sequence[OutputFile], path: str) -> str:
@@ -336,22 +337,22 @@ def test_opencl_libraries_are_named(tmp_path: Path) -> None:
     manifest = by_path(aar_files(described(tmp_path)))["adt-runtime/src/main/AndroidManifest.xml"]
     assert isinstance(manifest, CopiedFile)
     root = ET.parse(manifest.source).getroot()
-    found = {
+    libraries = {
         row.get(ANDROID + "name"): row.get(ANDROID + "required") for row in root.iter("uses-native-library")
     }
-    assert found == dict.fromkeys(OPENCL_LIBRARIES, "false")
+    assert libraries == dict.fromkeys(OPENCL_LIBRARIES, "false")
 
 
 def test_a_bundle_without_the_activity_is_refused(tmp_path: Path) -> None:
-    made = described(tmp_path)
+    app = described(tmp_path)
     bundles = tuple(
         dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, app_files={}))
-        for bundle in made.bundles
+        for bundle in app.bundles
     )
     with pytest.raises(MismatchError, match="libadt_activity") as caught:
-        android_app_files(dataclasses.replace(made, bundles=bundles))
+        android_app_files(dataclasses.replace(app, bundles=bundles))
     assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
-    assert aar_files(dataclasses.replace(made, bundles=bundles))
+    assert aar_files(dataclasses.replace(app, bundles=bundles))
 
 
 @pytest.mark.parametrize(("level", "adaptive"), [(24, False), (26, True)])
@@ -484,7 +485,7 @@ def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
         }
         assets = {path for path in files if f"/assets/adt/net/{abi}/" in path}
         assert {Path(path).name for path in assets} == {"mod.json"}, "mod.params is the same for both"
-        platform = next(name for name, one in ABIS.items() if one == abi)
+        platform = next(name for name, listed_abi in ABIS.items() if listed_abi == abi)
         for path in (*assets, f"vision/src/main/jniLibs/{abi}/libnet_model.so"):
             file = files[path]
             assert isinstance(file, CopiedFile)

@@ -148,10 +148,10 @@ def test_a_class_knows_its_package(tmp_path: Path) -> None:
 
 
 def test_the_project_has_bundle_models_and_files_of_the_users(tmp_path: Path) -> None:
-    made = files(one_model(tmp_path))
-    copied = {file.path for file in made if isinstance(file, CopiedFile)}
+    generated_files = files(one_model(tmp_path))
+    copied = {file.path for file in generated_files if isinstance(file, CopiedFile)}
     assert {f"models/host/detector/{name}" for name in ("mod.so", "mod.json", "mod.params")} <= copied
     assert "bundles/host/lib/libadt_runner.so" in copied
     assert "bundles/host/lib/cmake/adt_runner/adt_runnerConfig.cmake" in copied
-    users = [file.path for file in made if isinstance(file, TextFile) and file.users]
+    users = [file.path for file in generated_files if isinstance(file, TextFile) and file.users]
     assert users == ["CMakeLists.txt", "example/Example.java"]

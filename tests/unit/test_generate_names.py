@@ -67,13 +67,13 @@ def test_names_of_tensors(text: str, snake: str, camel: str) -> None:
 )
 def test_any_texts_become_different_identifiers(texts: list[str]) -> None:
     for names in (tensor_names(), method_names(), class_names("vision")):
-        made = [names.give(text, "thing", number=n) for n, text in enumerate(texts)]
+        identifiers = [names.give(text, "thing", number=n) for n, text in enumerate(texts)]
         for form in ("snake", "camel", "pascal", "constant"):
-            spelled = [getattr(name, form) for name in made]
-            assert len({one.lower() for one in spelled}) == len(spelled)
-            assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", one) for one in spelled)
+            spelled = [getattr(name, form) for name in identifiers]
+            assert len({spelling.lower() for spelling in spelled}) == len(spelled)
+            assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", spelling) for spelling in spelled)
             assert not set(spelled) & KEYWORDS
-            assert not any("__" in one or one.endswith("_") for one in spelled)
+            assert not any("__" in spelling or spelling.endswith("_") for spelling in spelled)
 
 
 @settings(max_examples=20, deadline=None)
@@ -84,8 +84,8 @@ def test_long_names_end_after_a_word(text: str) -> None:
 
 def test_names_are_given_in_order_and_stay() -> None:
     names = NamePool()
-    given = [names.give(text, "input").snake for text in ("x", "X", "x", "x_input")]
-    assert given == ["x", "x_input", "x_2", "x_input_2"]
+    identifiers = [names.give(text, "input").snake for text in ("x", "X", "x", "x_input")]
+    assert identifiers == ["x", "x_input", "x_2", "x_input_2"]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_projects_are_called_by_the_last_part_unless_it_is_taken(text: str, name
     assert project_name(text) == name
 
 
-def made(
+def make_project(
     directory: Path,
     models: dict[str, tuple[Entry, ...]],
     platforms: tuple[str, ...] = ("linux-aarch64",),
@@ -143,34 +143,34 @@ def made(
 
 
 def test_a_model_for_two_platforms_is_one_class(tmp_path: Path) -> None:
-    found = made(tmp_path, {"a model": ONE, "b": ONE}, ("android-arm64-v8a", "android-x86_64"))
-    assert [(model.api.cls, [v.abi for v in model.variants]) for model in found.models] == [
+    app = make_project(tmp_path, {"a model": ONE, "b": ONE}, ("android-arm64-v8a", "android-x86_64"))
+    assert [(model.api.cls, [v.abi for v in model.variants]) for model in app.models] == [
         ("AModel", ["arm64-v8a", "x86_64"]),
         ("B", ["arm64-v8a", "x86_64"]),
     ]
-    assert (found.name, found.java_path) == ("vision", "com/example/vision")
+    assert (app.name, app.java_path) == ("vision", "com/example/vision")
 
 
 def test_a_model_of_the_usual_name_keeps_it(tmp_path: Path) -> None:
-    found = made(tmp_path, {"model": ONE})
-    assert [(model.api.cls, model.api.stem) for model in found.models] == [("Model", "model")]
+    app = make_project(tmp_path, {"model": ONE})
+    assert [(model.api.cls, model.api.stem) for model in app.models] == [("Model", "model")]
 
 
 def test_classes_files_targets_and_libraries_differ(tmp_path: Path) -> None:
     """Keep apart the library x_model of ``x`` and the target of the model x_model."""
     texts = ["x", "x_model", "X model model", "vision", "Detector", "detector", "AdtException", "R", "main"]
-    found = made(tmp_path, dict.fromkeys(texts, ONE), classes={"detector": "Detector"})
-    assert next(model.api.cls for model in found.models if model.api.name == "detector") == "Detector"
-    classes = [model.api.cls.lower() for model in found.models]
-    targets = [name for model in found.models for name in (model.api.stem, model.api.library)]
-    for names in (classes, [*targets, found.name]):
+    app = make_project(tmp_path, dict.fromkeys(texts, ONE), classes={"detector": "Detector"})
+    assert next(model.api.cls for model in app.models if model.api.name == "detector") == "Detector"
+    classes = [model.api.cls.lower() for model in app.models]
+    targets = [name for model in app.models for name in (model.api.stem, model.api.library)]
+    for names in (classes, [*targets, app.name]):
         assert len(set(names)) == len(names)
     assert {"adtexception", "r", "main"}.isdisjoint(classes)
 
 
 def test_one_package_takes_a_class_without_its_name(tmp_path: Path) -> None:
-    found = made(tmp_path, {"x=y": ONE}, classes={"": "HTTPDetector"})
-    assert (found.models[0].api.cls, found.models[0].api.stem) == ("HTTPDetector", "http_detector")
+    app = make_project(tmp_path, {"x=y": ONE}, classes={"": "HTTPDetector"})
+    assert (app.models[0].api.cls, app.models[0].api.stem) == ("HTTPDetector", "http_detector")
 
 
 @pytest.mark.parametrize(
@@ -178,22 +178,22 @@ def test_one_package_takes_a_class_without_its_name(tmp_path: Path) -> None:
 )
 def test_bad_classes_are_refused(tmp_path: Path, cls: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        made(tmp_path, {"m": ONE}, classes={"m": cls})
+        make_project(tmp_path, {"m": ONE}, classes={"m": cls})
     assert "--class NAME=Detector" in caught.value.remedy
 
 
 def test_options_for_a_package_that_is_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'other', which is not among"):
-        made(tmp_path, {"m": ONE, "n": ONE}, classes={"other": "Detector"})
+        make_project(tmp_path, {"m": ONE, "n": ONE}, classes={"other": "Detector"})
     with pytest.raises(ConfigError, match="'', which is not among"):
-        made(tmp_path / "2", {"m": ONE, "n": ONE}, classes={"": "Detector"})
+        make_project(tmp_path / "2", {"m": ONE, "n": ONE}, classes={"": "Detector"})
     with pytest.raises(ConfigError, match="'other', which is not among"):
-        made(tmp_path / "3", {"m": ONE}, images={"other": PictureOptions(mean=(0.5,))})
+        make_project(tmp_path / "3", {"m": ONE}, images={"other": PictureOptions(mean=(0.5,))})
 
 
 def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no class can be called Detector"):
-        made(tmp_path, {"m": ONE, "n": ONE}, classes={"m": "Detector", "n": "Detector"})
+        make_project(tmp_path, {"m": ONE, "n": ONE}, classes={"m": "Detector", "n": "Detector"})
 
 
 def test_packages_for_several_devices_are_one_class(tmp_path: Path) -> None:
@@ -206,13 +206,13 @@ def test_packages_for_several_devices_are_one_class(tmp_path: Path) -> None:
     taken = make_typed_package(tmp_path / "taken", "m cpu", ONE, platform=platforms[0])
     taken_too = make_typed_package(tmp_path / "too", "m cpu", ONE, platform=platforms[1])
     bundles = [make_app_bundle(tmp_path / f"b{name}", name) for name in platforms]
-    given = project([taken, taken_too, *packages], bundles, java_package="com.example.vision")
-    other, model = given.models
+    app = project([taken, taken_too, *packages], bundles, java_package="com.example.vision")
+    other, model = app.models
     (alternative,) = model.alternatives
     assert (other.api.cls, model.api.cls, alternative.api.cls) == ("MCpu", "M", "M")
     assert (model.device, alternative.device) == ("opencl", "cpu")
-    assert [part.api.stem for part in given.packaged] == ["m_cpu", "m", alternative.api.stem]
-    assert len({part.api.library for part in given.packaged}) == 3
+    assert [part.api.stem for part in app.packaged] == ["m_cpu", "m", alternative.api.stem]
+    assert len({part.api.library for part in app.packaged}) == 3
     assert [v.package.path for v in alternative.variants] == [package.path for package in packages[2:]]
     with pytest.raises(MismatchError, match="bundle for android-x86_64 and no package of m"):
         project(packages[:3], bundles, java_package="com.example.vision")
@@ -228,7 +228,7 @@ def test_what_is_missing_or_given_twice_is_refused(tmp_path: Path) -> None:
     shape = make_typed_package(tmp_path / "shape", "m", PICTURE, platform=x86)
     aligned = make_typed_package(tmp_path / "aligned", "m", ONE, platform=arm, alignment=256)
     no_entry = make_typed_package(tmp_path / "none", "m", (), platform=arm)
-    for packages, bundles, error, said in (
+    for packages, bundles, error, message in (
         ((), (bundle[arm],), ConfigError, "no package was given"),
         ((package[arm],), (), ConfigError, "no bundle was given"),
         ((package[arm],), (bundle[x86],), MismatchError, "bundle for android-x86_64 and no package of m"),
@@ -240,21 +240,21 @@ def test_what_is_missing_or_given_twice_is_refused(tmp_path: Path) -> None:
         ((aligned,), (bundle[arm],), MismatchError, "aligned to 256"),
         ((no_entry,), (bundle[arm],), PackageError, "has no entry"),
     ):
-        with pytest.raises(error, match=said) as caught:
+        with pytest.raises(error, match=message) as caught:
             project(packages, bundles, java_package="com.example.vision")
         assert isinstance(caught.value, AdtError) and caught.value.remedy
 
 
 def test_a_type_that_no_runner_takes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="input x of m has elements of bfloat16"):
-        made(tmp_path, {"m": (entry([tensor("x", (1,), "bfloat16")], []),)})
+        make_project(tmp_path, {"m": (entry([tensor("x", (1,), "bfloat16")], []),)})
 
 
 def test_every_type_that_the_runner_takes_is_known() -> None:
     header = Path(__file__).parents[2] / "cpp_runner/include/adt/adt_runner.h"
-    said = re.search(r"dtype;\s*/\* (.*?) \*/", header.read_text(), re.DOTALL)
-    assert said is not None
-    assert said.group(1) == "float16, float32, float64, int8 ... int64, uint8 ... uint64 or bool"
+    match = re.search(r"dtype;\s*/\* (.*?) \*/", header.read_text(), re.DOTALL)
+    assert match is not None
+    assert match.group(1) == "float16, float32, float64, int8 ... int64, uint8 ... uint64 or bool"
     kinds = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     assert set(ELEMENTS) == kinds | {"float16", "float32", "float64", "bool"}
 
@@ -266,21 +266,21 @@ def test_entries_and_tensors_of_one_model(tmp_path: Path) -> None:
         entry([tensor("x", (1,))], [], "encode_er"),
         entry([], [], "run"),
     )
-    api = made(tmp_path, {"m": entries}).models[0].api
-    assert [(one.cpp, one.java, one.pascal) for one in api.entries] == [
+    api = make_project(tmp_path, {"m": entries}).models[0].api
+    assert [(point.cpp, point.java, point.pascal) for point in api.entries] == [
         ("run", "run", ""),
         ("encode", "encode", "Encode"),
         ("encode_er", "encodeEr", "EncodeEr"),
         ("run_entry", "runEntry", "RunEntry"),
     ]
     main = api.entries[0]
-    assert [(one.cpp, one.bytes, one.static) for one in (*main.inputs, *main.outputs)] == [
+    assert [(spec.cpp, spec.bytes, spec.static) for spec in (*main.inputs, *main.outputs)] == [
         ("run_input", None, False),
         ("x", 12, True),
         ("x_output", 4, True),
     ]
     assert main.inputs[0].kind == "float32[2, n]"
-    together = [one.pascal + t.pascal for one in api.entries for t in (*one.inputs, *one.outputs)]
+    together = [point.pascal + t.pascal for point in api.entries for t in (*point.inputs, *point.outputs)]
     assert len(set(together)) == len(together)
 
 
@@ -309,25 +309,25 @@ def test_inputs_that_take_a_picture(
 ) -> None:
     others = {"nchw": PICTURE, "nhwc": (entry([tensor("x", (1, 32, 64, 3))], []),)}
     models = {"m": (entry([spec], []),), **others}
-    found = made(tmp_path, models, images={"": PictureOptions(**options)})
-    assert found.models[0].api.entries[0].inputs[0].image == image
+    app = make_project(tmp_path, models, images={"": PictureOptions(**options)})
+    assert app.models[0].api.entries[0].inputs[0].image == image
 
 
 def test_options_for_a_model_that_takes_no_picture_are_refused(tmp_path: Path) -> None:
     models = {"m": (entry([tensor("x", (1, 3, 9, 9))], []),), "other": PICTURE}
     with pytest.raises(InputError, match="m has no input for pictures with these options"):
-        made(tmp_path, models, images={"m": PictureOptions(layout="NHWC")})
+        make_project(tmp_path, models, images={"m": PictureOptions(layout="NHWC")})
 
 
 def test_options_of_a_package_win_over_those_of_all(tmp_path: Path) -> None:
     images = {"": PictureOptions(mean=(0.25,)), "b": PictureOptions(mean=(0.5,))}
-    found = made(tmp_path, {"a": PICTURE, "b": PICTURE}, images=images)
-    means = [model.api.entries[0].inputs[0].image.mean[0] for model in found.models]  # type: ignore[union-attr,index]
+    app = make_project(tmp_path, {"a": PICTURE, "b": PICTURE}, images=images)
+    means = [model.api.entries[0].inputs[0].image.mean[0] for model in app.models]  # type: ignore[union-attr,index]
     assert means == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"mean": (1.0, 2.0)}, "--mean has 2 numbers"),
         ({"std": (0.0,)}, "divided by 0"),
@@ -338,18 +338,18 @@ def test_options_of_a_package_win_over_those_of_all(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_for_pictures_are_refused(
-    tmp_path: Path, options: dict[str, object], said: str
+    tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
-        made(tmp_path, {"m": PICTURE}, images={"": PictureOptions(**options)})
+    with pytest.raises(InputError, match=message):
+        make_project(tmp_path, {"m": PICTURE}, images={"": PictureOptions(**options)})
 
 
 def test_normalising_pixels_that_stay_as_they_are_is_refused(tmp_path: Path) -> None:
     models = {"m": (entry([tensor("x", (1, 32, 64, 3), "uint8")], []),)}
     with pytest.raises(InputError, match="no model has an input for pictures"):
-        made(tmp_path, models, images={"": PictureOptions(mean=(0.5,))})
-    found = made(tmp_path / "2", models, images={"": PictureOptions(color="BGR")})
-    assert found.models[0].api.entries[0].inputs[0].image == ImageInput(
+        make_project(tmp_path, models, images={"": PictureOptions(mean=(0.5,))})
+    app = make_project(tmp_path / "2", models, images={"": PictureOptions(color="BGR")})
+    assert app.models[0].api.entries[0].inputs[0].image == ImageInput(
         "NHWC", 32, 64, 3, None, None, 1.0, "BGR"
     )
 

@@ -43,8 +43,8 @@ def c_value(literal: str) -> str:
     assert re.fullmatch(r'"(?:[^"\\\n\r]|\\.)*"', literal), literal
     simple = {"n": 10, "r": 13, "t": 9, '"': 34, "\\": 92, "?": 63}
     data = bytearray()
-    for octal, one, plain in re.findall(r"\\([0-7]{1,3})|\\(.)|([^\\])", literal[1:-1]):
-        data += bytes([int(octal, 8)]) if octal else bytes([simple[one]]) if one else plain.encode()
+    for octal, escaped, plain in re.findall(r"\\([0-7]{1,3})|\\(.)|([^\\])", literal[1:-1]):
+        data += bytes([int(octal, 8)]) if octal else bytes([simple[escaped]]) if escaped else plain.encode()
     return data.decode()
 
 
@@ -53,22 +53,22 @@ def java_value(literal: str) -> str:
     seen = java_escapes(literal)
     assert re.fullmatch(r'"(?:[^"\\\n\r]|\\.)*"', seen), seen
     simple = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
-    found = "".join(
-        chr(int(octal, 8)) if octal else simple[one] if one else plain
-        for octal, one, plain in re.findall(r"\\([0-7]{1,3})|\\(.)|([^\\])", seen[1:-1])
+    decoded = "".join(
+        chr(int(octal, 8)) if octal else simple[escaped] if escaped else plain
+        for octal, escaped, plain in re.findall(r"\\([0-7]{1,3})|\\(.)|([^\\])", seen[1:-1])
     )
-    return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    return decoded.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def kotlin_value(literal: str) -> str:
     """Return the text of a literal of Kotlin, which has no template in it."""
     assert re.fullmatch(r'"(?:[^"\\\n\r$]|\\.)*"', literal), literal
     simple = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
-    found = "".join(
-        chr(int(code, 16)) if code else simple[one] if one else plain
-        for code, one, plain in re.findall(r"\\u([0-9a-f]{4})|\\(.)|([^\\])", literal[1:-1])
+    decoded = "".join(
+        chr(int(code, 16)) if code else simple[escaped] if escaped else plain
+        for code, escaped, plain in re.findall(r"\\u([0-9a-f]{4})|\\(.)|([^\\])", literal[1:-1])
     )
-    return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    return decoded.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 @few
@@ -103,14 +103,14 @@ def test_android_strings_are_no_references(text: str) -> None:
 @few
 @given(TEXT)
 def test_comments_stay_comments(text: str) -> None:
-    said = comment(text)
+    escaped = comment(text)
     for before, after, nested in (("/*", "*/", False), ("/* ", " */", True), ("/**", "*/", True)):
-        assert c_like(java_escapes(f"{before}{said}{after} x"), nested=nested) == ["x"]
-    assert c_like(f"// {said}\nx", nested=False) == ["x"]
-    assert cmake(f"# {said}\nx") == ["x"]
-    assert tomllib.loads(f"# {said}\nx = 1") == {"x": 1}
-    ElementTree.fromstring(f"<a><!-- {said} --></a>")
-    assert said.isprintable() and "\\" not in said and "??/" not in said
+        assert c_like(java_escapes(f"{before}{escaped}{after} x"), nested=nested) == ["x"]
+    assert c_like(f"// {escaped}\nx", nested=False) == ["x"]
+    assert cmake(f"# {escaped}\nx") == ["x"]
+    assert tomllib.loads(f"# {escaped}\nx = 1") == {"x": 1}
+    ElementTree.fromstring(f"<a><!-- {escaped} --></a>")
+    assert escaped.isprintable() and "\\" not in escaped and "??/" not in escaped
 
 
 def test_a_comment_says_what_can_be_said() -> None:

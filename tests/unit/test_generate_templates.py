@@ -54,9 +54,9 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str],
     assert environment.loader is not None
     environment.cache.clear()
     environment.loader = recorded = Recorded(environment.loader)
-    made = texts(tmp_path_factory.mktemp("snapshots"))
+    files = texts(tmp_path_factory.mktemp("snapshots"))
     environment.loader = recorded.inner
-    return made, recorded.names
+    return files, recorded.names
 
 
 def test_every_template_has_a_snapshot(snapshots: tuple[dict[str, str], set[str]]) -> None:
@@ -66,9 +66,9 @@ def test_every_template_has_a_snapshot(snapshots: tuple[dict[str, str], set[str]
 
 
 def test_templates_make_what_they_made(snapshots: tuple[dict[str, str], set[str]]) -> None:
-    made, golden = snapshots[0], expected()
-    assert sorted(made) == sorted(golden), UPDATE
-    for path, text in made.items():
+    files, golden = snapshots[0], expected()
+    assert sorted(files) == sorted(golden), UPDATE
+    for path, text in files.items():
         assert text == golden[path], f"{path}: {UPDATE}"
 
 
@@ -80,8 +80,8 @@ def test_a_text_of_several_kinds_is_stored_once() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_are_well_formed_and_say_who_wrote_them(kind: str, tmp_path: Path) -> None:
     files = generated(kind, made_up_project(tmp_path, PLATFORMS[kind]))
-    made = plan(files, tmp_path / "out", kind=kind)  # refuses paths that leave it, or are there twice
-    assert len(made.actions) == len(files)
+    planned = plan(files, tmp_path / "out", kind=kind)  # refuses paths that leave it, or are there twice
+    assert len(planned.actions) == len(files)
     for file in files:
         if isinstance(file, TextFile):
             skeleton(file.path, file.text)
@@ -141,21 +141,21 @@ def with_text(described: Project, junk: str, anything: str) -> Project:
         manifest = package.manifest
         entries = tuple(
             dataclasses.replace(
-                one,
-                name=one.name if one.name == "main" else f"{junk}{one.name}{junk}",
+                function,
+                name=function.name if function.name == "main" else f"{junk}{function.name}{junk}",
                 inputs=tuple(
                     dataclasses.replace(
                         spec,
                         name=f"{junk}{spec.name}{junk}",
                         shape=tuple(extent if isinstance(extent, int) else anything for extent in spec.shape),
                     )
-                    for spec in one.inputs
+                    for spec in function.inputs
                 ),
                 outputs=tuple(
-                    dataclasses.replace(spec, name=f"{junk}{spec.name}{junk}") for spec in one.outputs
+                    dataclasses.replace(spec, name=f"{junk}{spec.name}{junk}") for spec in function.outputs
                 ),
             )
-            for one in manifest.entries
+            for function in manifest.entries
         )
         return dataclasses.replace(
             package,

@@ -31,9 +31,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def generate(out: Path, *files: OutputFile, force: bool = False) -> WritePlan:
-    made = plan(files, out, kind="cpp")
-    write(made, force=force)
-    return made
+    write_plan = plan(files, out, kind="cpp")
+    write(write_plan, force=force)
+    return write_plan
 
 
 def contents(out: Path) -> dict[str, str]:
@@ -44,8 +44,8 @@ def contents(out: Path) -> dict[str, str]:
     }
 
 
-def steps(made: WritePlan) -> dict[str, FileStep]:
-    return {action.path: action.step for action in made.actions}
+def steps(write_plan: WritePlan) -> dict[str, FileStep]:
+    return {action.path: action.step for action in write_plan.actions}
 
 
 def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 def test_what_changed_is_replaced_and_what_is_gone_is_removed(tmp_path: Path) -> None:
     generate(tmp_path / "out", CODE, MAIN, TextFile("deep/er/old.h", "old"), SCRIPT)
     (tmp_path / "out/src/main.cc").write_text("mine\n")
-    made = generate(tmp_path / "out", NEW_CODE, MAIN, SCRIPT)
-    assert steps(made)["deep/er/old.h"] is FileStep.REMOVE
+    write_plan = generate(tmp_path / "out", NEW_CODE, MAIN, SCRIPT)
+    assert steps(write_plan)["deep/er/old.h"] is FileStep.REMOVE
     assert contents(tmp_path / "out") == {
         "src/detector.h": NEW_CODE.text,
         "src/main.cc": "mine\n",
@@ -172,12 +172,12 @@ def test_what_was_interrupted_is_finished_by_other_code_the_next_time(
     place = output._place
     count = 0
 
-    def interrupted(file: OutputFile, where: Path) -> None:
+    def interrupted(file: OutputFile, path: Path) -> None:
         nonlocal count
         if count == files_written:
             raise KeyboardInterrupt
         count += 1
-        place(file, where)
+        place(file, path)
 
     monkeypatch.setattr(output, "_place", interrupted)
     if files_written < len(second):
@@ -218,10 +218,10 @@ def test_a_diff_shows_what_would_change_and_writes_nothing(tmp_path: Path) -> No
     library = CopiedFile("lib/lib.so", tmp_path / "lib.so")
     out = tmp_path / "out"
     generate(out, CODE, TextFile("old.txt", "old\n"), TextFile("same.txt", "same\n"))
-    made = plan(
+    write_plan = plan(
         [NEW_CODE, TextFile("new.txt", "no end"), library, TextFile("same.txt", "same\n")], out, kind="cpp"
     )
-    assert diff(made) == (
+    assert diff(write_plan) == (
         "Binary files /dev/null and b/lib/lib.so differ, 5 bytes\n"
         "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+no end\n\\ No newline at end of file\n"
         "--- a/old.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n"

@@ -96,9 +96,9 @@ def test_one_without_a_row_has_its_generation_s_usual(name: str, like: str) -> N
 
 @pytest.mark.parametrize("name", ["QUALCOMM Adreno(TM)", "NVIDIA H200", "Adreno 1234", "pocl 650"])
 def test_what_says_no_adreno_has_what_suits_any(name: str) -> None:
-    found = gpu_of(name, {})
-    assert found.name == ("NVIDIA" if "NVIDIA" in name else name)
-    assert (found.wave, found.work_group, found.items, found.sums, found.local_bytes) == (
+    gpu = gpu_of(name, {})
+    assert gpu.name == ("NVIDIA" if "NVIDIA" in name else name)
+    assert (gpu.wave, gpu.work_group, gpu.items, gpu.sums, gpu.local_bytes) == (
         ANY_ADRENO.wave,
         ANY_ADRENO.work_group,
         ANY_ADRENO.items,
@@ -152,6 +152,6 @@ def test_a_compile_for_a_connected_device_takes_its_gpu() -> None:
     phone = platform_named("android-arm64-v8a")
     limits = {"max_threads_per_block": 512, "texture_spatial_limit": 16384, "texture_depth_limit": 2048}
     like = PackageLike("a phone", "SM8450", "Adreno730v2", "V@0615", True, (), limits, ())
-    found = package_target(phone, settings, like).gpu
-    assert found is not None and (found.name, found.sums) == ("Adreno 7xx", 16)
+    gpu = package_target(phone, settings, like).gpu
+    assert gpu is not None and (gpu.name, gpu.sums) == ("Adreno 7xx", 16)
     assert package_target(phone, settings, None).gpu == ANY_ADRENO

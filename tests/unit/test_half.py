@@ -24,8 +24,8 @@ def module(build: Build, shape: Sequence[int], **weights: np.ndarray) -> tuple[A
     }
     with builder.function("main", [x, *params.values()], {"num_input": 1}):
         with builder.dataflow():
-            made = builder.emit_output(build(builder, x, params))
-        builder.emit_func_output(made)
+            result = builder.emit_output(build(builder, x, params))
+        builder.emit_func_output(result)
     return builder.get(), {name: tvm.runtime.tensor(data) for name, data in weights.items()}
 
 
@@ -60,16 +60,16 @@ MLP = {"w": weight(8, 16), "b": weight(16), "v": weight(16, 4)}
 
 @pytest.mark.parametrize("precision", ["float16", "float16_acc32"])
 def test_inputs_and_outputs_stay_float32(precision: str) -> None:
-    made, params = rewrite(*module(mlp, (2, 8), **MLP), precision)
-    assert [p.struct_info.dtype for p in made["main"].params][:1] == ["float32"]
-    assert made["main"].ret_struct_info.dtype == "float32"
-    assert len(made["main"].params) == 1 + len(params) and made["main"].attrs["num_input"] == 1
-    relax.analysis.well_formed(made)
+    rewritten, params = rewrite(*module(mlp, (2, 8), **MLP), precision)
+    assert [p.struct_info.dtype for p in rewritten["main"].params][:1] == ["float32"]
+    assert rewritten["main"].ret_struct_info.dtype == "float32"
+    assert len(rewritten["main"].params) == 1 + len(params) and rewritten["main"].attrs["num_input"] == 1
+    relax.analysis.well_formed(rewritten)
 
 
 def test_acc32_adds_up_in_float32_and_rounds_behind_the_fused_operators() -> None:
-    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16_acc32")
-    assert operators(made) == [
+    rewritten, params = rewrite(*module(mlp, (2, 8), **MLP), "float16_acc32")
+    assert operators(rewritten) == [
         ("matmul", "float32"),
         ("add", "float32"),
         ("nn.relu", "float32"),
@@ -77,33 +77,33 @@ def test_acc32_adds_up_in_float32_and_rounds_behind_the_fused_operators() -> Non
         ("nn.softmax", "float32"),
     ]
     assert types(params) == {"w": "float16", "b": "float32", "v": "float16"}
-    reads = [b.value for b in made["main"].body.blocks[0].bindings if operator_of(b.value) == "matmul"]
+    reads = [b.value for b in rewritten["main"].body.blocks[0].bindings if operator_of(b.value) == "matmul"]
     assert {arg.struct_info.dtype for call in reads for arg in call.args} == {"float16"}
 
 
 def test_float16_adds_up_in_half_precision() -> None:
-    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16")
-    assert operators(made)[:4] == [
+    rewritten, params = rewrite(*module(mlp, (2, 8), **MLP), "float16")
+    assert operators(rewritten)[:4] == [
         ("matmul", "float16"),
         ("add", "float16"),
         ("nn.relu", "float16"),
         ("matmul", "float16"),
     ]
-    assert operators(made)[4] == ("nn.softmax", "float32")
+    assert operators(rewritten)[4] == ("nn.softmax", "float32")
     assert set(types(params).values()) == {"float16"}
     assert params["w"].numpy() == pytest.approx(MLP["w"].astype(np.float16))
 
 
 def test_float32_changes_nothing() -> None:
-    given, params = module(mlp, (2, 8), **MLP)
-    assert rewrite(given, params, "float32") == (given, params)
+    original, params = module(mlp, (2, 8), **MLP)
+    assert rewrite(original, params, "float32") == (original, params)
 
 
 def test_what_was_given_is_left_alone() -> None:
-    given, params = module(mlp, (2, 8), **MLP)
-    before = given.script()
-    rewrite(given, params, "float16")
-    assert given.script() == before and set(types(params).values()) == {"float32"}
+    original, params = module(mlp, (2, 8), **MLP)
+    before = original.script()
+    rewrite(original, params, "float16")
+    assert original.script() == before and set(types(params).values()) == {"float32"}
 
 
 def test_a_weight_is_cast_through_what_only_moves_it() -> None:
@@ -112,9 +112,9 @@ def test_a_weight_is_cast_through_what_only_moves_it() -> None:
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.matmul(x, builder.emit(relax.op.permute_dims(w["w"], [1, 0]))))
 
-    made, params = rewrite(*module(build, (2, 8), w=weight(4, 8)), "float16_acc32")
+    rewritten, params = rewrite(*module(build, (2, 8), w=weight(4, 8)), "float16_acc32")
     assert types(params) == {"w": "float16"}
-    assert operators(made)[0] == ("permute_dims", "float16")
+    assert operators(rewritten)[0] == ("permute_dims", "float16")
 
 
 def test_a_weight_of_two_minds_is_stored_twice() -> None:
@@ -146,7 +146,7 @@ def product_around(middle: Build) -> Build:
 
 
 @pytest.mark.parametrize(
-    ("name", "call", "kept"),
+    ("name", "call", "is_float32"),
     [
         ("clip", lambda h: relax.op.clip(h, 0, 6), False),
         ("add", lambda h: relax.op.add(h, relax.const(3.0)), False),
@@ -161,17 +161,17 @@ def product_around(middle: Build) -> Build:
         ("argsort", lambda h: relax.op.astype(relax.op.argsort(h), "float32"), True),
     ],
 )
-def test_delicate_operators_stay_float32(name: str, call: Callable[[Any], Any], kept: bool) -> None:
+def test_delicate_operators_stay_float32(name: str, call: Callable[[Any], Any], is_float32: bool) -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(call(h))
 
-    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    rewritten, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     reads = {
         operator_of(b.value): b.value.args[0].struct_info.dtype
-        for b in made["main"].body.blocks[0].bindings
+        for b in rewritten["main"].body.blocks[0].bindings
         if operator_of(b.value)
     }
-    assert reads[name] == ("float32" if kept else "float16")
+    assert reads[name] == ("float32" if is_float32 else "float16")
 
 
 def test_behind_the_last_product_nothing_is_rounded() -> None:
@@ -181,8 +181,8 @@ def test_behind_the_last_product_nothing_is_rounded() -> None:
         both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
         return builder.emit(relax.op.concat(both, axis=1))
 
-    made, _ = rewrite(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
-    casts = [b for b in made["main"].body.blocks[0].bindings if operator_of(b.value) == "astype"]
+    rewritten, _ = rewrite(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
+    casts = [b for b in rewritten["main"].body.blocks[0].bindings if operator_of(b.value) == "astype"]
     assert [str(cast.value.attrs.dtype) for cast in casts] == ["float16"], "the input's, and no other"
 
 
@@ -192,16 +192,16 @@ def test_tuples_are_followed() -> None:
         both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
         return builder.emit(relax.op.concat(both, axis=1))
 
-    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
-    assert ("concat", "float16") in operators(made)
+    rewritten, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    assert ("concat", "float16") in operators(rewritten)
 
 
 def test_spectra_of_which_the_logarithm_is_taken_stay_float32() -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.log(builder.emit(relax.op.multiply(h, h))))
 
-    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
-    assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float32", "float16"]
+    rewritten, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
+    assert [dtype for op, dtype in operators(rewritten) if op == "matmul"] == ["float32", "float16"]
 
 
 def test_an_embedding_is_stored_half() -> None:
@@ -219,10 +219,10 @@ def test_batch_norm_is_taken_apart_unless_it_is_kept() -> None:
         norm = relax.op.nn.batch_norm(h, w["g"], w["g"], w["g"], w["g"], axis=1, training=False)
         return builder.emit(relax.TupleGetItem(builder.emit(norm), 0))
 
-    given = module(product_around(middle), (2, 8), w=weight(8, 8), g=np.abs(weight(8)) + 1)
-    assert "nn.batch_norm" not in dict(operators(rewrite(*given, "float16")[0]))
-    kept, _ = rewrite(*given, "float16", ["nn.batch_norm"])
-    norm = next(b for b in kept["main"].body.blocks[0].bindings if operator_of(b.value) == "nn.batch_norm")
+    original = module(product_around(middle), (2, 8), w=weight(8, 8), g=np.abs(weight(8)) + 1)
+    assert "nn.batch_norm" not in dict(operators(rewrite(*original, "float16")[0]))
+    result, _ = rewrite(*original, "float16", ["nn.batch_norm"])
+    norm = next(b for b in result["main"].body.blocks[0].bindings if operator_of(b.value) == "nn.batch_norm")
     assert {arg.struct_info.dtype for arg in norm.value.args} == {"float32"}
 
 
@@ -236,18 +236,18 @@ def test_control_flow_computes_as_before() -> None:
         branches = [relax.SeqExpr([], op(h, h)) for op in (relax.op.add, relax.op.multiply)]
         y = builder.emit(relax.If(c, *branches))
         builder.emit_func_output(builder.emit(relax.op.matmul(y, w)))
-    made, _ = rewrite(builder.get(), {"w": tvm.runtime.tensor(weight(8, 8))}, "float16")
-    relax.analysis.well_formed(made)
-    assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float16", "float16"]
+    rewritten, _ = rewrite(builder.get(), {"w": tvm.runtime.tensor(weight(8, 8))}, "float16")
+    relax.analysis.well_formed(rewritten)
+    assert [dtype for op, dtype in operators(rewritten) if op == "matmul"] == ["float16", "float16"]
 
 
 def test_keep_names_operators_and_variables() -> None:
-    given = module(mlp, (2, 8), **MLP)
-    made, params = rewrite(*given, "float16", ["nn.relu", "relax.add"])
-    assert [dtype for op, dtype in operators(made) if op in ("add", "nn.relu")] == ["float32", "float32"]
-    first = next(iter(given[0]["main"].body.blocks[0].bindings)).var.name_hint
-    made, params = rewrite(*given, "float16", [first])
-    assert [dtype for op, dtype in operators(made) if op == "matmul"] == ["float32", "float16"]
+    original = module(mlp, (2, 8), **MLP)
+    rewritten, params = rewrite(*original, "float16", ["nn.relu", "relax.add"])
+    assert [dtype for op, dtype in operators(rewritten) if op in ("add", "nn.relu")] == ["float32", "float32"]
+    first = next(iter(original[0]["main"].body.blocks[0].bindings)).var.name_hint
+    rewritten, params = rewrite(*original, "float16", [first])
+    assert [dtype for op, dtype in operators(rewritten) if op == "matmul"] == ["float32", "float16"]
     assert types(params)["w"] == "float32"
 
 
@@ -255,13 +255,13 @@ def test_keep_frees_what_is_kept_by_default() -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.exp(h))
 
-    made, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16", ["-exp"])
-    assert ("exp", "float16") in operators(made)
+    rewritten, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16", ["-exp"])
+    assert ("exp", "float16") in operators(rewritten)
 
 
 def test_only_what_is_named_computes_in_half_precision() -> None:
-    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16", only=["nn.dense", "nn.softmax"])
-    assert operators(made) == [
+    rewritten, params = rewrite(*module(mlp, (2, 8), **MLP), "float16", only=["nn.dense", "nn.softmax"])
+    assert operators(rewritten) == [
         ("matmul", "float16"), ("add", "float32"), ("nn.relu", "float32"), ("matmul", "float16"),
         ("nn.softmax", "float32"),
     ]  # fmt: skip
@@ -271,17 +271,17 @@ def test_only_what_is_named_computes_in_half_precision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep", "said"),
+    ("keep", "message"),
     [
         ("nn.sofmax", "Did you mean 'nn.softmax'"),
         ("-nn.relu", "not kept by default"),
         ("Softmax", "is no operator of Relax"),
     ],
 )
-def test_unknown_names_are_refused(keep: str, said: str) -> None:
-    given, _ = module(mlp, (2, 8), **MLP)
-    with pytest.raises(ConfigError, match=said):
-        policy(given, "float16", [keep])
+def test_unknown_names_are_refused(keep: str, message: str) -> None:
+    original, _ = module(mlp, (2, 8), **MLP)
+    with pytest.raises(ConfigError, match=message):
+        policy(original, "float16", [keep])
 
 
 def test_every_table_names_operators_of_relax() -> None:
@@ -304,6 +304,6 @@ def test_multiplications_are_counted() -> None:
         h = builder.emit(relax.op.nn.conv2d(x, w["k"], padding=1))
         return builder.emit(relax.op.nn.conv2d(h, w["d"], padding=1, groups=6))
 
-    given, _ = module(build, (1, 4, 10, 10), k=weight(6, 4, 3, 3), d=weight(6, 1, 3, 3))
-    assert multiplications(given) == 6 * 100 * 4 * 9 + 6 * 100 * 9
+    network, _ = module(build, (1, 4, 10, 10), k=weight(6, 4, 3, 3), d=weight(6, 1, 3, 3))
+    assert multiplications(network) == 6 * 100 * 4 * 9 + 6 * 100 * 9
     assert multiplications(module(mlp, (2, 8), **MLP)[0]) == 2 * 8 * 16 + 2 * 16 * 4

@@ -49,10 +49,10 @@ def test_what_a_kernel_reads_and_writes(kernels: HostKernels) -> None:
 
 def test_it_computes(kernels: HostKernels) -> None:
     x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
-    given = [x, np.full((4, 8), 9, np.float32), np.full(4, 9, np.float32)]
-    relu, total = kernels.run("fused", given)
+    arguments = [x, np.full((4, 8), 9, np.float32), np.full(4, 9, np.float32)]
+    relu, total = kernels.run("fused", arguments)
     assert np.array_equal(relu, np.maximum(x, 0)) and np.allclose(total, np.maximum(x, 0).sum(1))
-    assert float(given[2][0]) == 9, "the device's tensors stay as they are"
+    assert float(arguments[2][0]) == 9, "the device's tensors stay as they are"
 
 
 @pytest.mark.parametrize("name", ["fused_texture", "fused_texture_2"])
@@ -90,8 +90,8 @@ def test_kept_kernels_come_back_and_damage_is_told(tmp_path: Path) -> None:
     package = with_plain(tmp_path, data)
     with KernelProcess(package) as kernels:
         assert kernels.plain("fused").outputs == (1, 2)
-        given = [np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32), np.zeros(4, np.float32)]
-        assert np.array_equal(kernels.run("fused", given)[1], np.full(4, 8, np.float32))
+        arguments = [np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32), np.zeros(4, np.float32)]
+        assert np.array_equal(kernels.run("fused", arguments)[1], np.full(4, 8, np.float32))
         with pytest.raises(NotComputable, match="library"):
             kernels.plain("clml_0")
     (tmp_path / "inspect/plain.json.gz").write_bytes(data[:-20] + b"x" * 20)

@@ -45,9 +45,9 @@ def test_what_the_query_printed() -> None:
     row = {name: getattr(POCL, name) for name in POCL.__dataclass_fields__ if name != "library"}
     document = {"library": POCL.library, "devices": [row], "said": ""}
     text = "a driver says hello\n" + json.dumps(document, default=list)
-    (found,) = host_opencl.parse(text)
-    assert found == POCL and not found.fp16 and not found.gpu
-    assert replace(found, extensions=("cl_khr_fp16",)).fp16
+    (device,) = host_opencl.parse(text)
+    assert device == POCL and not device.fp16 and not device.gpu
+    assert replace(device, extensions=("cl_khr_fp16",)).fp16
     assert host_opencl.parse(json.dumps({"library": "", "devices": [], "said": ""})) == ()
 
 

@@ -169,10 +169,10 @@ def test_arrays_are_read_as_numpy_wrote_them(tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", array)
         np.savez_compressed(tmp_path / "x.npz", x=array)
         for name in ("x.npy", "x.npz"):
-            (found,) = read_inputs(ENTRY, [str(tmp_path / name)])
-            assert found.array.dtype == array.dtype
-            assert np.array_equal(found.array, array)
-            found.array[...] = 0  # it can be written
+            (value,) = read_inputs(ENTRY, [str(tmp_path / name)])
+            assert value.array.dtype == array.dtype
+            assert np.array_equal(value.array, array)
+            value.array[...] = 0  # it can be written
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def read_picture(path: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, timeout=120, check=True
     )
-    *said, memory = done.stdout.splitlines()
+    *lines, memory = done.stdout.splitlines()
     assert int(memory) < MOST_KILOBYTES
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -157,7 +157,7 @@ def test_a_picture_is_read_or_refused_soon_and_with_little_memory(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "no picture in a format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n", "no picture in a format"),
@@ -167,9 +167,9 @@ def test_a_picture_is_read_or_refused_soon_and_with_little_memory(tmp_path: Path
     ],
     ids=["empty", "other", "cut off", "no pixels", "large", "bomb"],
 )
-def test_files_that_are_no_good_pictures(tmp_path: Path, data: bytes, said: str) -> None:
+def test_files_that_are_no_good_pictures(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "p").write_bytes(data)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         pictures_as_input([tmp_path / "p"], TensorSpec("x", (1, 3, 8, 8), "float32"), PictureOptions())
 
 
@@ -182,7 +182,7 @@ def no_files(directory: Path) -> list[Path]:
 
 def test_what_is_no_regular_file_or_too_large_is_no_picture_and_has_no_labels(tmp_path: Path) -> None:
     for path in no_files(tmp_path):
-        assert "it is no regular file" in (said := read_picture(path)) or "it has more than" in said
+        assert "it is no regular file" in (message := read_picture(path)) or "it has more than" in message
         with pytest.raises(InputError, match=r"it is no regular file|it has more than"):
             read_labels(path)
 

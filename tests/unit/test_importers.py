@@ -57,8 +57,8 @@ def test_dimensions_without_a_symbol_are_each_their_own() -> None:
 
 def test_random_inputs_without_dimensions_are_arrays() -> None:
     """Give a sample rate, int64[], as an array: onnxruntime refuses numpy's scalars."""
-    made = random_inputs([TensorSpec("sr", (), "int64"), TensorSpec("g", (), "float32")], 1)
-    assert all(isinstance(value, np.ndarray) and value.shape == () for value in made.values())
+    inputs = random_inputs([TensorSpec("sr", (), "int64"), TensorSpec("g", (), "float32")], 1)
+    assert all(isinstance(value, np.ndarray) and value.shape == () for value in inputs.values())
 
 
 def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.onnx", b"", "is empty"),
         ("a.tflite", b"hello, this is a text" * 9, "is no tflite model"),
@@ -89,9 +89,9 @@ def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
         ("a.h5", b"nothing of the kind" * 9, "is no keras model"),
     ],
 )
-def test_what_is_no_model_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_is_no_model_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         formats.format_of(tmp_path / name)
 
 
@@ -289,12 +289,12 @@ def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) 
 def test_the_table_says_what_is_unsupported_and_where(tmp_path: Path) -> None:
     nodes = [node("RandomNormalLike", ["x"], ["d"], name="the_chance"), node("Relu", ["d"], ["y"])]
     path = write(graph_of(nodes, {"x": (1, 3, 3)}, ["y"]), tmp_path / "det.onnx")
-    found = explain_model(path, {})
-    assert [(row.op, row.count, row.status) for row in found.ops] == [
+    explanation = explain_model(path, {})
+    assert [(row.op, row.count, row.status) for row in explanation.ops] == [
         ("RandomNormalLike", 1, "unsupported"),
         ("Relu", 1, "supported"),
     ]
-    assert "the_chance" in found.ops[0].note and found.exit_code == 9
+    assert "the_chance" in explanation.ops[0].note and explanation.exit_code == 9
     with pytest.raises(UnsupportedOp, match="RandomNormalLike"):
         import_model(path, {})
 
@@ -406,9 +406,9 @@ def test_an_operator_that_is_rewritten_in_part_says_what_is_not(reason: str) -> 
 
 def test_open_dimensions_are_explained_with_the_table(tmp_path: Path) -> None:
     path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, "n")}, ["y"]), tmp_path / "open.onnx")
-    found = explain_model(path, {})
-    assert "open dimensions" in found.problem and "--shape n=16" in found.remedy
-    assert [row.op for row in found.ops] == ["Relu"] and found.exit_code == 8
+    explanation = explain_model(path, {})
+    assert "open dimensions" in explanation.problem and "--shape n=16" in explanation.remedy
+    assert [row.op for row in explanation.ops] == ["Relu"] and explanation.exit_code == 8
 
 
 def test_a_converter_that_fails_is_named_with_its_node(
@@ -416,9 +416,9 @@ def test_a_converter_that_fails_is_named_with_its_node(
 ) -> None:
     nodes = [node("Relu", ["x"], ["r"]), node("LRN", ["r"], ["y"], name="around", size=3)]
     path = write(graph_of(nodes, {"x": (1, 3, 2, 2, 2)}, ["y"]), tmp_path / "lrn.onnx")
-    found = explain_model(path, {})
-    assert "LRN at node around" in found.problem and "Error" not in found.problem
-    assert {row.op for row in found.ops} == {"Relu", "LRN"} and found.exit_code == 9
+    explanation = explain_model(path, {})
+    assert "LRN at node around" in explanation.problem and "Error" not in explanation.problem
+    assert {row.op for row in explanation.ops} == {"Relu", "LRN"} and explanation.exit_code == 9
     assert capfd.readouterr().out == "", "what TVM prints is no output of ours"
 
 

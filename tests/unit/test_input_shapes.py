@@ -94,14 +94,14 @@ REMEDIES: list[tuple[Mapping[str, DeclaredShape], tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "given", "remedy"), REMEDIES)
+@pytest.mark.parametrize(("declared", "shapes", "remedy"), REMEDIES)
 def test_a_cache_is_no_picture_and_its_lengths_add_up(
-    declared: Mapping[str, DeclaredShape], given: tuple[str, ...], remedy: str
+    declared: Mapping[str, DeclaredShape], shapes: tuple[str, ...], remedy: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
-        fixed(declared, *given)
+        fixed(declared, *shapes)
     assert caught.value.options == ("--shape", remedy)
-    fixed(declared, *given, remedy)
+    fixed(declared, *shapes, remedy)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_order_of_the_inputs_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "what", "remedy"),
+    ("texts", "message", "remedy"),
     [
         (["batch=1", "batch=2"], "two things of 'batch': batch=1 and batch=2", "Leave one"),
         (["ids:1,2", "ids:1,3"], "two things of 'ids': ids:1,2 and ids:1,3", "Leave one"),
@@ -159,10 +159,10 @@ def test_the_order_of_the_inputs_does_not_matter() -> None:
         (["past"], "neither NAME:EXTENT", "--shape batch=1,past=16"),
     ],
 )  # fmt: skip
-def test_contradictions_are_found_before_tvm(texts: list[str], what: str, remedy: str) -> None:
+def test_contradictions_are_found_before_tvm(texts: list[str], message: str, remedy: str) -> None:
     with pytest.raises(ModelError) as caught:
         fixed(CACHED, *texts)
-    assert what in caught.value.what and remedy in caught.value.remedy
+    assert message in caught.value.what and remedy in caught.value.remedy
 
 
 def open_model(path: Path, op: str = "Relu") -> Path:

@@ -58,12 +58,12 @@ def test_indices_of_a_table_have_its_rows(tmp_path: Path) -> None:
         {"table": TABLE, "two": TABLE[:2], "axis": np.array([0])},
     )
     assert values(model) == {"ids": ValueRange(INDEX, -50, 49), "kinds": ValueRange(INDEX, -2, 1)}
-    made = random_inputs(model.inputs, 0)
-    assert made["ids"].min() >= 0 and made["ids"].max() < 50 and set(made["kinds"].ravel()) <= {0, 1}
+    inputs = random_inputs(model.inputs, 0)
+    assert inputs["ids"].min() >= 0 and inputs["ids"].max() < 50 and set(inputs["kinds"].ravel()) <= {0, 1}
     entry = Entry("main", model.inputs, model.outputs, ())
-    check_inputs("m", entry, made)
+    check_inputs("m", entry, inputs)
     with pytest.raises(InputError, match="input kinds has the value 2; the model takes -2 to 1"):
-        check_inputs("m", entry, made | {"kinds": np.full(6, 2)})
+        check_inputs("m", entry, inputs | {"kinds": np.full(6, 2)})
 
 
 def test_the_smallest_table_counts_and_what_is_added_before(tmp_path: Path) -> None:
@@ -211,11 +211,11 @@ def test_an_index_is_known_behind_whatever_passes_it_on(way: str, tmp_path: Path
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     taken = {value.name for value in session.get_inputs()}
     for fill in ("random", "zeros", "ones", "arange"):
-        made = random_inputs(model.inputs, 1, fill)
-        session.run(None, {name: array for name, array in made.items() if name in taken})
+        inputs = random_inputs(model.inputs, 1, fill)
+        session.run(None, {name: array for name, array in inputs.items() if name in taken})
     for limit in (expected.least, expected.most) if expected else (-(10**6), 10**6):
-        made["edges"] = np.full((2, 4), limit, made["edges"].dtype)
-        session.run(None, {name: array for name, array in made.items() if name in taken})
+        inputs["edges"] = np.full((2, 4), limit, inputs["edges"].dtype)
+        session.run(None, {name: array for name, array in inputs.items() if name in taken})
 
 
 SELECTED: dict[str, tuple[list[onnx.NodeProto], str]] = {
@@ -302,7 +302,7 @@ def test_a_direct_index_is_checked_beside_one_that_is_calculated(
 
 
 @pytest.mark.parametrize(
-    ("op", "indices", "told"),
+    ("op", "indices", "text"),
     [
         ("Gather", [0, 50], "is 50, where there are 50 elements"),
         ("Gather", [-51], "is -51, where there are 50 elements"),
@@ -311,9 +311,9 @@ def test_a_direct_index_is_checked_beside_one_that_is_calculated(
         ("GatherND", [[49, 4]], "is 4, where there are 50 × 4 elements"),
     ],
 )
-def test_a_constant_index_outside_is_refused(op: str, indices: list[Any], told: str, tmp_path: Path) -> None:
+def test_a_constant_index_outside_is_refused(op: str, indices: list[Any], text: str, tmp_path: Path) -> None:
     nodes = [node("Add", ["x", "table"], "t"), node(op, ["t", "i"], "y")]
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=text):
         imported(tmp_path, nodes, {"x": (FLOAT, [50, 4])}, {"table": TABLE, "i": np.array(indices)})
 
 
@@ -325,8 +325,8 @@ def test_other_integers_are_any(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "int8"])
 def test_a_range_is_filled_and_kept(dtype: str) -> None:
-    made = random_inputs([TensorSpec("x", (4000,), dtype, ValueRange(USUAL, 3, 7))], 5)["x"]
-    assert made.dtype.name == dtype and sorted(set(made.tolist())) == [3, 4, 5, 6, 7]
+    array = random_inputs([TensorSpec("x", (4000,), dtype, ValueRange(USUAL, 3, 7))], 5)["x"]
+    assert array.dtype.name == dtype and sorted(set(array.tolist())) == [3, 4, 5, 6, 7]
 
 
 def test_a_dequantised_output_has_a_step(tmp_path: Path) -> None:

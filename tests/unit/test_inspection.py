@@ -95,10 +95,10 @@ def graph(name: str = "conv") -> Graph:
 
 
 def test_memory() -> None:
-    found = graph()
-    assert (found.total, found.peak, found.unplanned) == (48, 32, 32)
-    assert found.by_scope() == {"global.texture-nhwc": 16, "global": 32}
-    assert found.textures_of("conv") == 1 and found.textures_of("relu") == 0
+    toy_graph = graph()
+    assert (toy_graph.total, toy_graph.peak, toy_graph.unplanned) == (48, 32, 32)
+    assert toy_graph.by_scope() == {"global.texture-nhwc": 16, "global": 32}
+    assert toy_graph.textures_of("conv") == 1 and toy_graph.textures_of("relu") == 0
 
 
 @pytest.fixture
@@ -207,15 +207,15 @@ def test_without_a_record(tmp_path: Path) -> None:
 def test_boxes_never_overlap_and_edges_go_down(case: tuple[int, list[tuple[int, int]]]) -> None:
     count, pairs = case
     edges = [(start, end) for start, end in pairs if start < end]
-    found = layout.place(count, edges)
-    boxes = found.places
+    placement = layout.place(count, edges)
+    boxes = placement.places
     for i in range(count):
-        assert -1e-6 <= boxes[i][0] <= found.width - layout.WIDTH + 1e-6
-        assert 0 <= boxes[i][1] <= found.height - layout.HEIGHT + 1e-6
+        assert -1e-6 <= boxes[i][0] <= placement.width - layout.WIDTH + 1e-6
+        assert 0 <= boxes[i][1] <= placement.height - layout.HEIGHT + 1e-6
         for j in range(i):
             apart = abs(boxes[i][0] - boxes[j][0]) >= layout.WIDTH - 1e-6
             assert apart or boxes[i][1] != boxes[j][1]
-    assert set(found.paths) == set(edges)
-    for (start, end), path in found.paths.items():
+    assert set(placement.paths) == set(edges)
+    for (start, end), path in placement.paths.items():
         assert boxes[start][1] < boxes[end][1]
         assert all(upper[1] < lower[1] for upper, lower in itertools.pairwise(path))

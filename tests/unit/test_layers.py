@@ -76,30 +76,30 @@ def judged(
     return comparer.compare(KernelCall(0, name, ("global", scope), (x, y)))
 
 
-def verdicts(found: LayerScan) -> list[str]:
-    return [call.verdict for call in found.calls]
+def verdicts(scan: LayerScan) -> list[str]:
+    return [call.verdict for call in scan.calls]
 
 
 def test_a_sound_run() -> None:
-    found = run(HOST, ["double", "add", "relu"])
-    assert verdicts(found) == [RIGHT] * 3 and found.passed
-    assert found.first_diverging is None and found.wrong == ()
+    scan = run(HOST, ["double", "add", "relu"])
+    assert verdicts(scan) == [RIGHT] * 3 and scan.passed
+    assert scan.first_diverging is None and scan.wrong == ()
 
 
 def test_the_wrong_kernel_is_named_and_what_follows_is_not() -> None:
-    found = run(HOST | {"add": lambda x: x + F(1.5)}, ["double", "add", "relu", "double"])
-    assert verdicts(found) == [RIGHT, WRONG, PASSES_ON, PASSES_ON]
-    (wrong,) = found.wrong
-    assert wrong.name == "add" and wrong.index == 1 and not found.passed
+    scan = run(HOST | {"add": lambda x: x + F(1.5)}, ["double", "add", "relu", "double"])
+    assert verdicts(scan) == [RIGHT, WRONG, PASSES_ON, PASSES_ON]
+    (wrong,) = scan.wrong
+    assert wrong.name == "add" and wrong.index == 1 and not scan.passed
     assert wrong.metrics is not None and wrong.metrics.max_abs == pytest.approx(0.5)
-    assert found.calls[3].alone == 0 and found.calls[3].along > 0.1
+    assert scan.calls[3].alone == 0 and scan.calls[3].along > 0.1
 
 
 def test_an_error_that_a_later_kernel_hides_again() -> None:
     device = HOST | {"double": lambda x: np.where(x < 0, x * 3, x * 2)}
-    found = run(device, ["double", "relu", "add"])
-    assert verdicts(found) == [WRONG, RIGHT, RIGHT]
-    assert found.calls[2].along == 0
+    scan = run(device, ["double", "relu", "add"])
+    assert verdicts(scan) == [WRONG, RIGHT, RIGHT]
+    assert scan.calls[2].along == 0
 
 
 def test_two_wrong_kernels_are_both_found() -> None:
@@ -109,13 +109,13 @@ def test_two_wrong_kernels_are_both_found() -> None:
 
 def test_roundings_that_add_up_are_no_wrong_kernel() -> None:
     device = HOST | {"double": lambda x: x * 2 * F(1 + 4e-5)}
-    found = run(device, ["double"] * 6)
-    assert PASSES_ON in verdicts(found) and WRONG not in verdicts(found) and found.passed
+    scan = run(device, ["double"] * 6)
+    assert PASSES_ON in verdicts(scan) and WRONG not in verdicts(scan) and scan.passed
 
 
 def test_nan_on_the_device_is_wrong() -> None:
-    found = run(HOST | {"relu": lambda x: x * F(np.nan)}, ["relu"])
-    assert verdicts(found) == [WRONG] and found.calls[0].alone == np.inf
+    scan = run(HOST | {"relu": lambda x: x * F(np.nan)}, ["relu"])
+    assert verdicts(scan) == [WRONG] and scan.calls[0].alone == np.inf
 
 
 def test_equal_nans_are_no_right_kernel() -> None:
@@ -126,16 +126,16 @@ def test_equal_nans_are_no_right_kernel() -> None:
         comparer.compare(KernelCall(0, "double", ("global", "global"), (x, x * 2))),
         comparer.compare(KernelCall(1, "nothing", ("global", "global"), (x * 2, x * F(np.nan)))),
     ]
-    found = LayerScan(tuple(rows), 2, "here")
-    assert verdicts(found) == [RIGHT, NOT_COMPARED] and not found.passed and not found.wrong
-    assert found.first_nan is rows[1] and "nothing finite" in rows[1].reason
+    scan = LayerScan(tuple(rows), 2, "here")
+    assert verdicts(scan) == [RIGHT, NOT_COMPARED] and not scan.passed and not scan.wrong
+    assert scan.first_nan is rows[1] and "nothing finite" in rows[1].reason
 
 
 def test_what_cannot_be_compared_says_why_and_its_tensors_are_the_devices() -> None:
     device = HOST | {"clml": lambda x: x * 7}
-    found = run(device, ["double", "clml", "add"])
-    assert verdicts(found) == [RIGHT, NOT_COMPARED, RIGHT] and found.passed
-    assert "library" in found.calls[1].reason
+    scan = run(device, ["double", "clml", "add"])
+    assert verdicts(scan) == [RIGHT, NOT_COMPARED, RIGHT] and scan.passed
+    assert "library" in scan.calls[1].reason
     assert not run(device, ["clml"]).passed
 
 
@@ -179,10 +179,10 @@ def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
     """Compute ``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
     x = (1e6 + np.linspace(0, 0.5, 12)).astype(F)
     kernels = {"center": lambda x: (x - x.astype(np.float64).mean()).astype(F)}
-    got = x - np.sum(x, dtype=F) / F(12)
-    assert relative_difference(got, kernels["center"](x)) > 1e-2
-    assert judged(x, got, "center", kernels).verdict == RIGHT
-    assert judged(x, got + 20, "center", kernels).verdict == WRONG
+    output = x - np.sum(x, dtype=F) / F(12)
+    assert relative_difference(output, kernels["center"](x)) > 1e-2
+    assert judged(x, output, "center", kernels).verdict == RIGHT
+    assert judged(x, output + 20, "center", kernels).verdict == WRONG
 
 
 def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
@@ -193,18 +193,20 @@ def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
     sums = x.sum(1, dtype=np.float64)
     x[:, 0] += (np.floor(sums / 0.003) + 0.5) * 0.003 - sums
     kernels = {"quantize": lambda x: quantize(x.astype(np.float64).sum(1))}
-    got = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
-    assert relative_difference(got, kernels["quantize"](x)) > 1e-4
-    assert judged(x, got, "quantize", kernels).verdict == RIGHT
-    got[7] += 0.03
-    assert judged(x, got, "quantize", kernels).verdict == WRONG
+    output = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
+    assert relative_difference(output, kernels["quantize"](x)) > 1e-4
+    assert judged(x, output, "quantize", kernels).verdict == RIGHT
+    output[7] += 0.03
+    assert judged(x, output, "quantize", kernels).verdict == WRONG
 
 
 def test_numbers_that_mask_others_do_not_hide_them() -> None:
-    want = np.array([3.0, -1e9, 2.0, -1e9], F)
-    assert relative_difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), want) < 1e-5
-    assert relative_difference(np.array([3.3, -1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
-    assert relative_difference(np.array([3.0, -1.1e9, 2.0, -1e9], F), want) == pytest.approx(0.1, rel=1e-3)
+    expected = np.array([3.0, -1e9, 2.0, -1e9], F)
+    assert relative_difference(np.array([3.0, -1.000001e9, 2.0, -1e9], F), expected) < 1e-5
+    assert relative_difference(np.array([3.3, -1e9, 2.0, -1e9], F), expected) == pytest.approx(0.1, rel=1e-3)
+    assert relative_difference(np.array([3.0, -1.1e9, 2.0, -1e9], F), expected) == pytest.approx(
+        0.1, rel=1e-3
+    )
 
 
 def test_difference_of_odd_arrays() -> None:
@@ -230,8 +232,8 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
     (listed,) = list_calls({"profile": {"calls": calls}})
     assert listed == KernelCall(5, "conv|odd", ("global.texture",) * 2, bytes=48)
     arrays = {"00005|conv|odd|1": np.ones(2, F), "00005|conv|odd|0": np.zeros(2, F)}
-    (made,) = tensors_of(arrays, [listed])
-    assert [float(array[0]) for array in made.arguments] == [0, 1]
+    (tensors,) = tensors_of(arrays, [listed])
+    assert [float(array[0]) for array in tensors.arguments] == [0, 1]
     with pytest.raises(RunError, match="which calls"):
         list_calls({"profile": None})
 

@@ -77,8 +77,8 @@ def test_what_is_left_computes_the_same() -> None:
         left = after.args[1].data.numpy()[0, 0].astype(float)
         fewer += left.size < weight.size
 
-        want = convolved(x, weight.astype("float32").astype(float), before.attrs)
-        np.testing.assert_allclose(convolved(x, left, after.attrs), want, atol=1e-12)
+        expected = convolved(x, weight.astype("float32").astype(float), before.attrs)
+        np.testing.assert_allclose(convolved(x, left, after.attrs), expected, atol=1e-12)
         assert not left.size or 0 not in left.shape
     assert fewer > 50
 

@@ -120,7 +120,7 @@ def test_code_under_another_name_is_refused_also_from_those_who_trust(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("m.onnx", b"\x1c\x00\x00\x00TFL3" + bytes(60), "is a tflite model, and its name does not say so"),
         ("m.onnx", formats.HDF5 + bytes(60), "is a keras model, and its name does not say so"),
@@ -129,9 +129,9 @@ def test_code_under_another_name_is_refused_also_from_those_who_trust(
         ("m.pt2", b"\x08\x08:" + bytes(60), "is no torch model"),
     ],
 )
-def test_data_under_another_name_is_refused(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_data_under_another_name_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         formats.format_of(tmp_path / name)
 
 
@@ -183,10 +183,10 @@ def test_a_data_file_in_the_store_is_no_model(tmp_path: Path) -> None:
     """Tell the store's model from data files, whose names a stranger chooses."""
     model = with_data(tmp_path / "big.onnx", "model.relax")
     sha256 = model_store.model_sha256(model)
-    kept = model_store.keep(model, sha256)
-    assert model_store.source_model(package_of(sha256, tmp_path)) == kept == kept.with_name("model.onnx")
+    stored = model_store.keep(model, sha256)
+    assert model_store.source_model(package_of(sha256, tmp_path)) == stored == stored.with_name("model.onnx")
     with pytest.raises(ModelError, match="is code: "):
-        adt.explain(kept.with_name("model.relax"))
+        adt.explain(stored.with_name("model.relax"))
 
 
 @pytest.mark.parametrize("location", ["model.onnx", cache.STAMP])

@@ -18,16 +18,16 @@ def test_order_and_provenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     newest = fake_ndk(sdk / "ndk/28.0.1", "28.0.1")
     environ = {"ANDROID_NDK_ROOT": str(root), "ANDROID_NDK_HOME": str(home), "ANDROID_HOME": str(sdk)}
     with caplog.at_level(logging.WARNING, "adt"):
-        found = find_ndk(str(flag), environ=environ)
-    assert (found.path, found.origin) == (flag, "--ndk")
+        ndk = find_ndk(str(flag), environ=environ)
+    assert (ndk.path, ndk.origin) == (flag, "--ndk")
     assert "ANDROID_NDK_HOME names" in caplog.text and "ANDROID_NDK_ROOT names" in caplog.text
     assert find_ndk(environ=environ).origin == "ANDROID_NDK_HOME"
     del environ["ANDROID_NDK_HOME"]
     assert find_ndk(environ=environ).origin == "ANDROID_NDK_ROOT"
     del environ["ANDROID_NDK_ROOT"]
     assert find_ndk(environ=environ | {"ANDROID_NDK": str(root)}).origin == "ANDROID_NDK"
-    found = find_ndk(environ=environ)
-    assert (found.path, found.origin, found.revision, found.major) == (
+    ndk = find_ndk(environ=environ)
+    assert (ndk.path, ndk.origin, ndk.revision, ndk.major) == (
         newest,
         "$ANDROID_HOME/ndk",
         "28.0.1",

@@ -41,9 +41,9 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_and_multiplications_are_the_published_ones(name: str) -> None:
-    found = summary(name)
+    network = summary(name)
 
-    assert (found.parameters, round(found.macs / 1e9, 3)) == PUBLISHED[name]
+    assert (network.parameters, round(network.macs / 1e9, 3)) == PUBLISHED[name]
 
 
 def test_a_unet_is_that_of_its_paper_with_normalisations() -> None:
@@ -73,11 +73,11 @@ def test_a_network_computes_numbers_that_half_precision_holds(name: str, tmp_pat
     path = write_network(name, tmp_path / "m.onnx")
     onnx.checker.check_model(str(path))
 
-    (found,) = onnxruntime.InferenceSession(str(path)).run(
+    (scores,) = onnxruntime.InferenceSession(str(path)).run(
         None, {"x": np.random.default_rng(0).random((1, 3, 96, 96), np.float32)}
     )
 
-    assert np.isfinite(found).all() and found.std() > 1e-3 and abs(found).max() < 1e3
+    assert np.isfinite(scores).all() and scores.std() > 1e-3 and abs(scores).max() < 1e3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_near_miss_says_what_was_meant(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_list() -> None:
-    said = adt_program("networks").stdout
+    listing = adt_program("networks").stdout
     rows = json.loads(adt_program("networks", "--json").stdout)["networks"]
     assert [row["name"] for row in rows] == list(NETWORKS)
-    assert "resnet-18              224x224   11,689,512       1,814.1" in said.splitlines()
+    assert "resnet-18              224x224   11,689,512       1,814.1" in listing.splitlines()

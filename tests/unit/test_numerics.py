@@ -11,28 +11,28 @@ F = np.float32
 
 
 def test_equal_arrays() -> None:
-    found = metrics(np.array([[1, 2, 3]], F), np.array([[1, 2, 3]], F))
-    assert (found.max_abs, found.max_rel, found.mean_abs, found.rmse, found.differing) == (0, 0, 0, 0, 0)
-    assert found.cosine == pytest.approx(1) and found.top1 == 1 and found.worst is None
-    assert math.isinf(found.snr_db) and found.snr_db > 0 and math.isinf(found.psnr_db)
+    stats = metrics(np.array([[1, 2, 3]], F), np.array([[1, 2, 3]], F))
+    assert (stats.max_abs, stats.max_rel, stats.mean_abs, stats.rmse, stats.differing) == (0, 0, 0, 0, 0)
+    assert stats.cosine == pytest.approx(1) and stats.top1 == 1 and stats.worst is None
+    assert math.isinf(stats.snr_db) and stats.snr_db > 0 and math.isinf(stats.psnr_db)
 
 
 def test_each_figure() -> None:
-    want = np.array([[3, 4, 0, 0]], F)
-    got = np.array([[3, 4, 0, 2]], F)
-    found = metrics(got, want)
-    assert (found.max_abs, found.max_rel, found.mean_abs, found.rmse) == (2, 0.5, 0.5, 1)
-    assert found.cosine == pytest.approx(25 / (5 * math.sqrt(29)))
-    assert found.snr_db == pytest.approx(10 * math.log10(25 / 4))  # power 25/4 over 1
-    assert found.psnr_db == pytest.approx(10 * math.log10(16))  # range 4, squared
-    assert found.differing == 1 and found.elements == 4
-    assert found.worst == Worst((0, 3), 2.0, 0.0)
-    assert found.top1 == 1
+    expected = np.array([[3, 4, 0, 0]], F)
+    output = np.array([[3, 4, 0, 2]], F)
+    stats = metrics(output, expected)
+    assert (stats.max_abs, stats.max_rel, stats.mean_abs, stats.rmse) == (2, 0.5, 0.5, 1)
+    assert stats.cosine == pytest.approx(25 / (5 * math.sqrt(29)))
+    assert stats.snr_db == pytest.approx(10 * math.log10(25 / 4))  # power 25/4 over 1
+    assert stats.psnr_db == pytest.approx(10 * math.log10(16))  # range 4, squared
+    assert stats.differing == 1 and stats.elements == 4
+    assert stats.worst == Worst((0, 3), 2.0, 0.0)
+    assert stats.top1 == 1
 
 
 def test_top1_counts_rows_and_lets_ties_be() -> None:
-    want = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], F)
-    assert metrics(np.array([[0.2, 0.8], [0.4, 0.6], [0.4, 0.6]], F), want).top1 == pytest.approx(2 / 3)
+    expected = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], F)
+    assert metrics(np.array([[0.2, 0.8], [0.4, 0.6], [0.4, 0.6]], F), expected).top1 == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_what_is_no_row_of_scores_has_no_top1(array: np.ndarray) -> None:
 
 
 def test_nan_and_infinity_are_counted_and_must_agree() -> None:
-    want = np.array([np.nan, np.inf, -np.inf, 1.0], F)
-    same = metrics(want.copy(), want)
+    expected = np.array([np.nan, np.inf, -np.inf, 1.0], F)
+    same = metrics(expected.copy(), expected)
     assert same.comparable and same.max_abs == 0
     assert (same.nan, same.infinite, same.reference_nan, same.reference_infinite) == (1, 2, 1, 2)
-    other = metrics(np.array([0.0, np.inf, np.inf, 1.0], F), want)
+    other = metrics(np.array([0.0, np.inf, np.inf, 1.0], F), expected)
     assert not other.comparable and other.differing == 2
     assert other.worst is not None and other.worst.index == (0,) and math.isnan(other.worst.reference)
 
@@ -55,14 +55,14 @@ def test_nan_and_infinity_are_counted_and_must_agree() -> None:
 def test_a_reference_of_zeros() -> None:
     zeros = np.zeros(3, F)
     assert metrics(zeros, zeros).cosine == 1
-    found = metrics(np.array([0, 0, 1e-3], F), zeros)
-    assert math.isinf(found.max_rel) and found.cosine == 0 and found.snr_db == -math.inf
+    stats = metrics(np.array([0, 0, 1e-3], F), zeros)
+    assert math.isinf(stats.max_rel) and stats.cosine == 0 and stats.snr_db == -math.inf
 
 
 def test_no_elements_and_no_dimensions() -> None:
     assert metrics(np.zeros((0, 4), F), np.zeros((0, 4), F)).elements == 0
-    found = metrics(np.array(2.0, F), np.array(1.0, F))
-    assert found.worst == Worst((), 2.0, 1.0) and found.max_rel == 1
+    stats = metrics(np.array(2.0, F), np.array(1.0, F))
+    assert stats.worst == Worst((), 2.0, 1.0) and stats.max_rel == 1
 
 
 def test_booleans_and_large_integers() -> None:
@@ -73,21 +73,21 @@ def test_booleans_and_large_integers() -> None:
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_equal_nans_prove_nothing(odd: float) -> None:
     array = np.full((2, 3), odd, F)
-    found = metrics(array.copy(), array)
-    assert found.nothing_finite and not found.comparable and found.compared == 0 and found.elements == 6
-    assert math.isinf(found.max_abs) and found.cosine == 0 and found.worst is None
+    stats = metrics(array.copy(), array)
+    assert stats.nothing_finite and not stats.comparable and stats.compared == 0 and stats.elements == 6
+    assert math.isinf(stats.max_abs) and stats.cosine == 0 and stats.worst is None
     array[0, 0] = 1
     partly = metrics(array.copy(), array)
     assert partly.comparable and partly.compared == 1 and not partly.nothing_finite
 
 
 def test_whole_numbers_change_by_steps_and_shares() -> None:
-    want = np.zeros(1000, np.int8)
-    got = want.copy()
-    got[:5] = 1
-    got[5] = 9
-    assert gaps(got, want).changed() == pytest.approx(0.006)
-    assert gaps(got, want).changed(1) == pytest.approx(0.001) and MAX_CHANGED > 0.001
+    expected = np.zeros(1000, np.int8)
+    output = expected.copy()
+    output[:5] = 1
+    output[5] = 9
+    assert gaps(output, expected).changed() == pytest.approx(0.006)
+    assert gaps(output, expected).changed(1) == pytest.approx(0.001) and MAX_CHANGED > 0.001
     assert [steps_allowed(name) for name in ("int8", "uint16", "int32", "bool")] == [1, 1, 0, 0]
     assert steps_allowed("int64", 3) == 3 and steps_allowed("int8", 0) == 0
 

@@ -93,7 +93,7 @@ def calls() -> dict[str, Any]:
 
     x, w = variable((1, 4, 8, 8)), constant((6, 4, 3, 3))
     half = constant((6, 4, 3, 3), "float16")
-    found = {
+    examples = {
         "plain": nn.conv2d(x, w, padding=1),
         "grouped": nn.conv2d(x, constant((4, 1, 3, 3)), groups=4),
         "dilated": nn.conv2d(x, w, dilation=2),
@@ -123,16 +123,16 @@ def calls() -> dict[str, Any]:
         "softmax of an image": nn.softmax(x, axis=1),
         "clip": clip(x, 0, 6),
     }
-    return {name: normal(call) for name, call in found.items()}
+    return {name: normal(call) for name, call in examples.items()}
 
 
 def refused(rules: Any) -> set[str]:
-    found = set()
+    names = set()
     for name, call in calls().items():
         pattern = f"openclml.{str(call.op.name).removeprefix('relax.')}"
         if rules.objection(pattern, [call]):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def test_what_tvms_clml_runtime_would_compute_wrongly_stays() -> None:

@@ -78,7 +78,7 @@ def detached() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("module", "params", "said"),
+    ("module", "params", "message"),
     [
         (7, {}, "a int is no model"),
         (Forward, {}, "no Relax function main; its Relax functions: forward"),
@@ -92,8 +92,8 @@ def detached() -> Any:
         (detached(), {}, r"w of main are no inputs \(its num_input is 1\), and have no values"),
     ],
 )  # fmt: skip
-def test_what_is_refused(module: Any, params: dict[str, Any], said: str) -> None:
-    with pytest.raises(ModelError, match=said) as caught:
+def test_what_is_refused(module: Any, params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
         adt.compile(module, params=params, platform="host")
     assert caught.value.remedy
 
@@ -152,16 +152,16 @@ def takes_two(module: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "message"),
     [
         (drops_an_input, "the pass drops_an_input failed"),
         (returns_nothing, "the pass returns_nothing failed"),
         (takes_two, "the pass takes_two changes what main takes or returns"),
     ],
 )
-def test_passes_that_are_refused(own: Any, said: str, target: ModelTarget) -> None:
+def test_passes_that_are_refused(own: Any, message: str, target: ModelTarget) -> None:
     imported = import_model(module_file(Plain, {"w": W}), {})
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         with_passes(imported, [own], target, 3)
 
 

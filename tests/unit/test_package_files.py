@@ -188,7 +188,7 @@ def test_what_is_no_package_is_named(package: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "empty").mkdir()
-    for name, said, remedy in (
+    for name, message, remedy in (
         ("model.onnx", "is a model, not a package", f"adt compile {tmp_path}/model.onnx -o model-pkg"),
         ("notes.txt", "is a file of something else, not a package", "adt compile MODEL"),
         ("empty", "is a directory of something else, not a package", "adt compile MODEL"),
@@ -196,7 +196,7 @@ def test_what_is_no_package_is_named(package: Path, tmp_path: Path) -> None:
         ("x.tar", f"there is no package {tmp_path}/x.tar", "adt compile MODEL"),
     ):
         for opens in (load_package, examine, lambda path: merge_params(path, path, tmp_path / "merged")):
-            with pytest.raises(PackageError, match=said) as caught:
+            with pytest.raises(PackageError, match=message) as caught:
                 opens(tmp_path / name)
             assert remedy in caught.value.remedy
     with pytest.raises(ModelError, match="is a package, not a model") as model:
@@ -266,10 +266,10 @@ def test_a_package_of_schema_2_has_no_weights_in_images(package: Path) -> None:
             del spec["values"]
     (package / MANIFEST).write_text(json.dumps(document | {"schema_version": 2}))
 
-    found = load_package(package)
+    loaded = load_package(package)
 
-    assert [entry.images for entry in found.manifest.entries] == [()]
-    assert [spec.values for spec in found.manifest.entry().inputs] == [None]
+    assert [entry.images for entry in loaded.manifest.entries] == [()]
+    assert [spec.values for spec in loaded.manifest.entry().inputs] == [None]
 
 
 @pytest.fixture(scope="module")

@@ -57,8 +57,8 @@ def test_cmake_resolves_the_variables_as_adt_does(name: str, tmp_path: Path) -> 
     command = [str(cmake().path), "--preset", name, "-B", str(tmp_path), f"-DADT_TVM_SOURCE={tmp_path}"]
     subprocess.run(command, cwd=CMAKE_PRESETS, capture_output=True, check=False)
     cached = dict(re.findall(r"^(\w+):\w+=(.*)$", (tmp_path / "CMakeCache.txt").read_text(), re.MULTILINE))
-    wanted = cache_variables(name)
-    assert {key: cached[key] for key in wanted} == wanted
+    variables = cache_variables(name)
+    assert {key: cached[key] for key in variables} == variables
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_the_list_says_why_a_preset_cannot_be_built(monkeypatch: pytest.MonkeyPa
     compiler = tmp_path / "aarch64-linux-gnu-g++"
     compiler.write_text("#!/bin/sh\n")
     compiler.chmod(0o755)
-    found = {preset.name: preset for preset in list_presets(load_settings(environ={}).settings)}
-    assert list(found) == list(PRESETS)
-    assert found["linux-aarch64-cpu"].buildable and found["linux-aarch64-cpu"].reason == str(compiler)
-    assert not found["linux-armhf"].buildable
-    assert found["linux-armhf"].remedy == "apt-get install g++-arm-linux-gnueabihf"
-    assert "no CLML SDK was named" in found["linux-aarch64-clml"].reason
+    presets = {preset.name: preset for preset in list_presets(load_settings(environ={}).settings)}
+    assert list(presets) == list(PRESETS)
+    assert presets["linux-aarch64-cpu"].buildable and presets["linux-aarch64-cpu"].reason == str(compiler)
+    assert not presets["linux-armhf"].buildable
+    assert presets["linux-armhf"].remedy == "apt-get install g++-arm-linux-gnueabihf"
+    assert "no CLML SDK was named" in presets["linux-aarch64-clml"].reason
 
 
 def test_the_page_has_every_platform_with_its_presets() -> None:

@@ -59,8 +59,8 @@ def profile(tmp_path: Path) -> Profile:
     package = make_package(tmp_path / "pkg", name="toy")
     (package.path / "inspect").mkdir()
     manifest.write(graph("conv", "relu", "conv"), package.path / "inspect/graph.json")
-    where = ProfilePlace("a board", False, "native", "GPU 9", "gpu")
-    return assemble(package, "main", RAW, where, plain_us=(80.0, 90.0), limits=Limits(1.0, 0.002))
+    place = ProfilePlace("a board", False, "native", "GPU 9", "gpu")
+    return assemble(package, "main", RAW, place, plain_us=(80.0, 90.0), limits=Limits(1.0, 0.002))
 
 
 def test_calls_are_joined_in_order(profile: Profile) -> None:
@@ -141,10 +141,10 @@ def test_a_package_from_before_has_no_arithmetic(tmp_path: Path) -> None:
     for call in old["calls"]:
         del call["flops"]
     (package.path / "inspect/graph.json").write_text(json.dumps(old))
-    found = assemble(package, "main", RAW, ProfilePlace("a board", False, "native"))
-    assert [c.index for c in found.calls] == [-1, 0, 1, 2] and {c.flops for c in found.calls} == {None}
-    assert found.kernels[1].bytes == 64 and found.kernels[1].gflops is None
-    row = next(line for line in table(found) if line.startswith("conv"))
+    result = assemble(package, "main", RAW, ProfilePlace("a board", False, "native"))
+    assert [c.index for c in result.calls] == [-1, 0, 1, 2] and {c.flops for c in result.calls} == {None}
+    assert result.kernels[1].bytes == 64 and result.kernels[1].gflops is None
+    row = next(line for line in table(result) if line.startswith("conv"))
     assert row.split()[6] == "-", "unknown, not nothing"
     other = assemble(package, "other", RAW, ProfilePlace("a board", False, "native"))
     assert {c.index for c in other.calls} == {-1}, "the graph is of main"
@@ -233,18 +233,18 @@ def test_of_many_tensors_the_first_and_the_result_are_shown(profile: Profile) ->
 
 
 def test_an_emulated_place_has_no_times(tmp_path: Path) -> None:
-    found = assemble(make_package(tmp_path / "pkg", name="toy"), "main", RAW, EMULATED, plain_us=(85.0,))
-    assert found.emulated and found.kernels[0].gflops is None
-    text = "\n".join(table(found))
+    result = assemble(make_package(tmp_path / "pkg", name="toy"), "main", RAW, EMULATED, plain_us=(85.0,))
+    assert result.emulated and result.kernels[0].gflops is None
+    text = "\n".join(table(result))
     assert "emulated: not a device's speed" in text and "conv" in text
     for word in ("ms", "µs", "%", "GFLOP/s", "GB/s"):
         assert word not in text.replace("times", "")
     for sort in ("time", "gflops"):
         with pytest.raises(ConfigError, match="an emulator's"):
-            table(found, sort=sort)
+            table(result, sort=sort)
     with pytest.raises(ConfigError, match="processor is emulated"):
-        trace(found)
-    data = page_data(found)
+        trace(result)
+    data = page_data(result)
     assert (data["counted_us"], data["sums"], data["clock"]) == (None, [], None)
     for row in data["kernels"]:
         assert not {"us", "share", "gflops", "gbps"} & set(row)
@@ -252,26 +252,26 @@ def test_an_emulated_place_has_no_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("profile_place", "message"),
     [
         (ProfilePlace("here", False, "native", "pthread-cpu", "cpu"), "not a GPU's"),
         (ProfilePlace("a server", None, "rpc"), "is not known"),
         (EMULATED, "not a device's speed"),
     ],
 )
-def test_what_the_times_are_not_is_said(where: ProfilePlace, said: str, tmp_path: Path) -> None:
+def test_what_the_times_are_not_is_said(profile_place: ProfilePlace, message: str, tmp_path: Path) -> None:
     package = make_package(tmp_path / "pkg", name="toy")
     target = replace(package.manifest.target, device="opencl")
     package = replace(package, manifest=replace(package.manifest, target=target))
-    found = assemble(package, "main", RAW, where)
-    assert any(said in note for note in found.notes)
-    assert any(said in line for line in table(found))
+    result = assemble(package, "main", RAW, profile_place)
+    assert any(message in note for note in result.notes)
+    assert any(message in line for line in table(result))
 
 
 def test_the_trace_is_chromes(profile: Profile) -> None:
-    found = json.loads(json.dumps(trace(profile)))
-    assert set(found) == {"traceEvents", "displayTimeUnit", "otherData"}
-    calls = [event for event in found["traceEvents"] if event["ph"] == "X"]
+    document = json.loads(json.dumps(trace(profile)))
+    assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
+    calls = [event for event in document["traceEvents"] if event["ph"] == "X"]
     assert [event["name"] for event in calls] == [call.name for call in profile.calls]
     end = 0.0
     for event, call in zip(calls, profile.calls, strict=True):
@@ -280,7 +280,7 @@ def test_the_trace_is_chromes(profile: Profile) -> None:
         end = event["ts"] + event["dur"]
     assert end == pytest.approx(profile.total_us)
     assert calls[1]["args"]["flops"] == 8000 and calls[1]["args"]["graph_call"] == 0
-    named = {event["tid"] for event in found["traceEvents"] if event["name"] == "thread_name"}
+    named = {event["tid"] for event in document["traceEvents"] if event["name"] == "thread_name"}
     assert named == {event["tid"] for event in calls}, "every track has a name"
 
 
@@ -308,7 +308,7 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ({"runs": 0}, "--runs: 0 is not a number of at least 1"),
         ({"warmup_runs": -1}, "--warmup-runs: -1"),
@@ -319,8 +319,8 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
         ({"via": "rpc", "threads": 2}, "together with --via rpc"),
     ],
 )
-def test_what_cannot_be_is_refused_first(words: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_what_cannot_be_is_refused_first(words: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
         adt.profile(tmp_path / "none", **words)
 
 

@@ -168,8 +168,8 @@ def test_options_that_weights_alone_do_not_have(tmp_path: Path) -> None:
         ({"activations": "uint8"}, "--activations cannot be given together with --weights-only"),
         ({"target_snr": 20.0}, "--target-snr can be given only with --calibrate"),
     ]
-    for options, said in more:
-        with pytest.raises(ConfigError, match=said):
+    for options, message in more:
+        with pytest.raises(ConfigError, match=message):
             adt.quantize(tmp_path / "bert.onnx", out=tmp_path / "q.onnx", weights_only="int4", **options)
     with pytest.raises(ConfigError, match="--weights-only: 'int3'"):
         adt.quantize(tmp_path / "bert.onnx", out=tmp_path / "q.onnx", weights_only="int3")
@@ -278,8 +278,8 @@ def test_inputs_that_onnxruntime_cannot_run(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(model: Path, samples: Path, tmp_path: Path) -> None:
-    def refused(error: type[AdtError], out: Path, said: str) -> None:
-        with pytest.raises(error, match=said):
+    def refused(error: type[AdtError], out: Path, message: str) -> None:
+        with pytest.raises(error, match=message):
             adt.quantize(model, calibrate=[str(samples)], out=out)
 
     before = model.read_bytes()

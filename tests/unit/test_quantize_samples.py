@@ -34,9 +34,9 @@ def test_pictures_below_a_directory_in_their_order_and_as_the_options_say(tmp_pa
     picture(tmp_path / "b.png", 255)
     picture(tmp_path / "a/z.png", 0)
     picture(tmp_path / ".hidden.png", 90)
-    found = read(tmp_path, picture=PictureOptions(mean=(0.5,), std=(0.5,)))
-    assert [float(sample["x"].mean()) for sample in found.arrays] == [-1.0, 1.0]
-    assert found.arrays[0]["x"].shape == (1, 3, 4, 4) and not found.made_up
+    samples = read(tmp_path, picture=PictureOptions(mean=(0.5,), std=(0.5,)))
+    assert [float(sample["x"].mean()) for sample in samples.arrays] == [-1.0, 1.0]
+    assert samples.arrays[0]["x"].shape == (1, 3, 4, 4) and not samples.made_up
 
 
 @pytest.mark.parametrize(("count", "every", "held_back"), [(2, 2, [2]), (4, 4, [4]), (11, 5, [5, 10])])
@@ -46,19 +46,19 @@ def test_every_fifth_is_held_back_or_the_last(
     files = [
         npz(tmp_path / f"{n:02}.npz", x=np.full((1, 3, 4, 4), n, np.float32)) for n in range(1, count + 1)
     ]
-    found = read(*files)
-    assert found.every == every
-    assert [int(sample["x"].max()) for sample in found.held_back] == held_back
-    assert [int(sample["x"].max()) for sample in found.calibrating] == [
+    samples = read(*files)
+    assert samples.every == every
+    assert [int(sample["x"].max()) for sample in samples.held_back] == held_back
+    assert [int(sample["x"].max()) for sample in samples.calibrating] == [
         n for n in range(1, count + 1) if n not in held_back
     ]
 
 
 def test_one_file_may_have_many_samples(tmp_path: Path) -> None:
     x = np.arange(5 * 48, dtype=np.float32).reshape(5, 3, 4, 4)
-    found = read(npz(tmp_path / "all.npz", x=x, n=np.arange(5)), entry=PAIR)
-    assert len(found.arrays) == 5
-    assert np.array_equal(found.arrays[3]["x"], x[3:4]) and found.arrays[3]["n"].tolist() == [3]
+    samples = read(npz(tmp_path / "all.npz", x=x, n=np.arange(5)), entry=PAIR)
+    assert len(samples.arrays) == 5
+    assert np.array_equal(samples.arrays[3]["x"], x[3:4]) and samples.arrays[3]["n"].tolist() == [3]
 
 
 def test_made_up_ones_are_asked_for_by_name_and_always_the_same() -> None:
@@ -73,7 +73,7 @@ NAN = np.where(np.arange(48).reshape(1, 3, 4, 4) == 7, np.nan, 0).astype(np.floa
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"x": np.zeros((1, 3, 4, 5), np.float32)}, r"bad.npz: input x: m.onnx takes float32\[1, 3, 4, 4\]"),
         ({"x": GOOD.astype(np.float64)}, r"given: float64"),
@@ -81,8 +81,8 @@ NAN = np.where(np.arange(48).reshape(1, 3, 4, 4) == 7, np.nan, 0).astype(np.floa
         ({"x": NAN}, r"bad.npz: x has NaN or infinity"),
     ],
 )
-def test_a_sample_that_does_not_fit(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_sample_that_does_not_fit(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read(npz(tmp_path / "good.npz", x=GOOD), npz(tmp_path / "bad.npz", **arrays))
 
 

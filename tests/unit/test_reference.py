@@ -31,9 +31,9 @@ def settings() -> Settings:
     return load_settings({}).settings
 
 
-def named(wanted: str, settings: Settings, model: Path) -> Reference:
+def named(name: str, settings: Settings, model: Path) -> Reference:
     model.write_bytes(HEADS[model.name])
-    return reference_named(wanted, PACKAGE, lambda: model, settings)
+    return reference_named(name, PACKAGE, lambda: model, settings)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
         raise AssertionError("the model was looked for")
 
     np.savez(tmp_path / "right.npz", x=np.ones((1, 4), np.float32))
-    found = reference_named(str(tmp_path / "right.npz"), PACKAGE, no_model, settings)
-    assert found.name == "file" and found.run({})["x"].shape == (1, 4)
+    source = reference_named(str(tmp_path / "right.npz"), PACKAGE, no_model, settings)
+    assert source.name == "file" and source.run({})["x"].shape == (1, 4)
     np.savez(tmp_path / "in.npz", bytes=np.ones(3, np.float32))
     with pytest.raises(InputError, match=r"gives x; .*in\.npz has bytes"):
         reference_named(str(tmp_path / "in.npz"), PACKAGE, no_model, settings)
@@ -88,8 +88,8 @@ def test_another_model_is_a_reference(settings: Settings, tmp_path: Path) -> Non
     def no_model() -> Path:
         raise AssertionError("the package's own model is not needed")
 
-    found = reference_named(str(tmp_path / "float.tflite"), PACKAGE, no_model, settings)
-    assert found.name == "model" and found.what == "float.tflite by tflite on this machine"
+    source = reference_named(str(tmp_path / "float.tflite"), PACKAGE, no_model, settings)
+    assert source.name == "model" and source.what == "float.tflite by tflite on this machine"
     (tmp_path / "notes.txt").write_text("no model")
     with pytest.raises(ModelError, match="is of a format that adt does not read"):
         reference_named(str(tmp_path / "notes.txt"), PACKAGE, no_model, settings)

@@ -57,10 +57,10 @@ def against(directory: Path, **outputs: np.ndarray) -> Settings:
 
 
 def test_it_is_the_models_own_runtime_on_inputs_of_the_seed(tmp_path: Path, model: Path) -> None:
-    (made,) = with_references(described(tmp_path), load_settings({}).settings).models
+    (net,) = with_references(described(tmp_path), load_settings({}).settings).models
     inputs = random_inputs([X], 0)
     right = run_reference(model, inputs)["y"]
-    run = made.reference
+    run = net.reference
     assert run is not None
     assert (run.filled, run.by) == ("seed 0", "onnxruntime")
     assert run.inputs == (inputs["x"].tobytes(),)
@@ -71,23 +71,23 @@ def test_it_is_the_models_own_runtime_on_inputs_of_the_seed(tmp_path: Path, mode
 
 def test_any_of_the_packages_may_run(tmp_path: Path) -> None:
     """Apply half precision's tolerance, since the phone may take that package."""
-    (made,) = with_references(
+    (net,) = with_references(
         described(tmp_path, devices=("cpu", "opencl")), load_settings({}).settings
     ).models
-    assert made.reference is not None
-    assert made.reference.outputs[0].limit >= 1e-2
+    assert net.reference is not None
+    assert net.reference.outputs[0].limit >= 1e-2
 
 
 def test_whole_numbers_may_differ_as_verify_has_it(tmp_path: Path) -> None:
     specs = (tensor("best", (2, 100), "int32"), tensor("level", (50,), "uint8"), tensor("on", (300,), "bool"))
     arrays = {each.name: np.zeros([int(n) for n in each.shape], each.dtype) for each in specs}
-    (made,) = with_references(described(tmp_path, *specs), against(tmp_path, **arrays)).models
-    assert made.reference is not None
-    assert [(output.limit, output.others) for output in made.reference.outputs] == [(0, 2), (1, 0), (0, 3)]
+    (net,) = with_references(described(tmp_path, *specs), against(tmp_path, **arrays)).models
+    assert net.reference is not None
+    assert [(output.limit, output.others) for output in net.reference.outputs] == [(0, 2), (1, 0), (0, 3)]
 
 
 @pytest.mark.parametrize(
-    ("array", "why"),
+    ("array", "reason"),
     [
         (np.array([[1, np.nan, 3]], np.float32), "gives NaN or infinity as y"),
         (np.zeros((1, 3)), "has float64[1, 3]"),
@@ -95,27 +95,27 @@ def test_whole_numbers_may_differ_as_verify_has_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_nothing_to_compare_with_is_left_out(
-    array: np.ndarray, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    array: np.ndarray, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = TensorSpec("y", array.shape, "float32")
-    (made,) = with_references(described(tmp_path, spec), against(tmp_path, y=array)).models
-    assert made.reference is None
-    assert "the device test of net compares with no reference" in caplog.text and why in caplog.text
+    (net,) = with_references(described(tmp_path, spec), against(tmp_path, y=array)).models
+    assert net.reference is None
+    assert "the device test of net compares with no reference" in caplog.text and reason in caplog.text
 
 
 def test_without_the_source_model_the_test_has_no_reference(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = with_references(described(tmp_path, source="another.onnx"), load_settings({}).settings)
+    app = with_references(described(tmp_path, source="another.onnx"), load_settings({}).settings)
     assert "another.onnx" in caplog.text and "is not in this machine's cache" in caplog.text
-    (test,) = device_tests(made)
+    (test,) = device_tests(app)
     assert isinstance(test, TextFile)
     assert "GivesTheReference" not in test.text and "GivesTheSameTwice" in test.text
 
 
 def test_the_project_carries_the_arrays(tmp_path: Path) -> None:
-    made = with_references(described(tmp_path), load_settings({}).settings)
-    test, *arrays = device_tests(made)
+    app = with_references(described(tmp_path), load_settings({}).settings)
+    test, *arrays = device_tests(app)
     assert isinstance(test, TextFile) and "runGivesTheReference" in test.text
     directory = "vision/src/androidTest/assets/adt-reference/net"
     assert [file.path for file in arrays] == [f"{directory}/input0.bin", f"{directory}/output0.bin"]

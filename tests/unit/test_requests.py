@@ -92,13 +92,13 @@ def commands() -> dict[str, Any]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands: dict[str, Any]) -> None:
     request, _ = VERBS[verb]
-    shown = {one.name: one for one in commands[verb].params if one.name not in EVERYWHERE}
+    shown = {param.name: param for param in commands[verb].params if param.name not in EVERYWHERE}
     of_fields = {name for name, about in fields(request) if about.cli is not None}
     assert of_fields <= shown.keys()
     assert shown.keys() - of_fields == OWN[verb] - of_fields
     for name, about in fields(request):
         if name in shown and name not in OWN[verb]:
-            expected = {flag for one in about.flags or (about.flag,) for flag in one.split("/")}
+            expected = {flag for flags in about.flags or (about.flag,) for flag in flags.split("/")}
             flags = {*shown[name].opts, *shown[name].secondary_opts}
             assert not about.kw_only or expected <= flags
             assert shown[name].help == about.short
@@ -142,10 +142,10 @@ def test_each_place_of_a_setting_arrives(
     from_environment = CompileRequest("m.onnx")
     assert getattr(from_environment, keyword) == value and from_environment.named(keyword) is None
     monkeypatch.setenv(f"ADT_{section.upper()}_{name.upper()}", "3" if value == 1 else "on")
-    said = CompileRequest("m.onnx", **{keyword: value})
-    assert getattr(said, keyword) == said.named(keyword) == value
-    assert getattr(getattr(said.settings, section), name) == value
-    assert getattr(said.but(model="n.onnx"), keyword) == value
+    request = CompileRequest("m.onnx", **{keyword: value})
+    assert getattr(request, keyword) == request.named(keyword) == value
+    assert getattr(getattr(request.settings, section), name) == value
+    assert getattr(request.but(model="n.onnx"), keyword) == value
 
 
 def test_a_changed_request_keeps_the_settings_that_were_found(
@@ -214,10 +214,12 @@ def test_mistakes_in_keywords() -> None:
 
 
 def test_options_are_values() -> None:
-    one = VerifySettings(seed=3)
-    assert one == VerifySettings(seed=3) != VerifySettings() and hash(one) == hash(VerifySettings(seed=3))
-    assert one.but(max_abs=0.5) == VerifySettings(seed=3, max_abs=0.5)
-    assert "seed=3" in repr(one) and one.reference == "auto"
+    settings = VerifySettings(seed=3)
+    assert settings == VerifySettings(seed=3) != VerifySettings() and hash(settings) == hash(
+        VerifySettings(seed=3)
+    )
+    assert settings.but(max_abs=0.5) == VerifySettings(seed=3, max_abs=0.5)
+    assert "seed=3" in repr(settings) and settings.reference == "auto"
     with pytest.raises(TypeError, match="too many positional arguments"):
         CompileRequest("m.onnx", "pkg")  # type: ignore[misc]
     with pytest.raises(TypeError, match="multiple values for argument 'model'"):
@@ -232,7 +234,7 @@ def test_two_verbs_have_options_of_one_name_and_each_its_own_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "given"),
+    ("words", "keywords"),
     [
         (["m.onnx", "--shape", "x:1", "--shape", "y:2"], {"shapes": ["x:1", "y:2"]}),
         (["m.onnx", "--keep-float32", "exp,nn.softmax"], {"keep_float32": ["exp", "nn.softmax"]}),
@@ -241,7 +243,7 @@ def test_two_verbs_have_options_of_one_name_and_each_its_own_setting() -> None:
         (["m.onnx"], {"check": None, "use_cache": True, "target": None, "accuracy_inputs": None}),
     ],
 )
-def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
+def test_flags_become_keywords(words: list[str], keywords: dict[str, Any]) -> None:
     seen: dict[str, Any] = {}
     program = typer.Typer()
 
@@ -257,7 +259,7 @@ def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
 
     done = CliRunner().invoke(program, [*words, "--loud"])
     assert done.exit_code == 0, done.output
-    assert {name: seen[name] for name in given} == given
+    assert {name: seen[name] for name in keywords} == keywords
     assert (seen["model"], seen.pop("loud")) == (Path("m.onnx"), True)
     assert CompileRequest(**seen).model == Path("m.onnx")
 
@@ -399,7 +401,9 @@ def test_keywords_are_named_as_flags_are() -> None:
     """Compare names: a flag may be in the singular where it is repeated; for ``--for`` there is ``--platform``."""
     for request in KINDS:
         for name, about in fields(request):
-            flags = {flag.strip("-").replace("-", "_") for one in about.flags for flag in one.split("/")}
+            flags = {
+                flag.strip("-").replace("-", "_") for spelling in about.flags for flag in spelling.split("/")
+            }
             if name != "chunk_bytes" and about.cli is not None:  # --chunk-mb: sizes are in bytes in Python
                 assert not flags or {name, name.removesuffix("s")} & flags, (request, name)
 

@@ -62,8 +62,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
     at = state.server_home("phone:1")
     assert state.read_server(at) is None and state.server_homes() == []
     state.write(record(), at)
-    found = state.read_server(at)
-    assert found is not None and replace(found, since=0) == record(since=0, ready_since=found.ready_since)
+    stored = state.read_server(at)
+    assert stored is not None and replace(stored, since=0) == record(since=0, ready_since=stored.ready_since)
     assert state.server_homes() == [at]
     at.remove()
     assert state.server_homes() == []
@@ -94,18 +94,18 @@ def test_a_recycled_pid_is_another_process() -> None:
 
 def test_status_tells_ready_lost_and_failed_apart() -> None:
     at = state.server_home("phone:1")
-    gone = replace(state.this_process(), start_time=1)
+    dead_process = replace(state.this_process(), start_time=1)
     for changes, shown in (
         ({}, ("ready", 8)),
         ({"state": "restarting"}, ("restarting", 0)),
-        ({"process": gone}, ("lost", 0)),
-        ({"process": gone, "state": "failed", "last_error": "why"}, ("failed", 0)),
+        ({"process": dead_process}, ("lost", 0)),
+        ({"process": dead_process, "state": "failed", "last_error": "why"}, ("failed", 0)),
     ):
         state.write(record(**changes), at)
-        (found,) = server.statuses()
-        assert (found.state, found.device_pid) == shown
-        assert (found.uptime > 0) == (shown[0] == "ready")
-    assert found.last_error == "why"
+        (status,) = server.statuses()
+        assert (status.state, status.device_pid) == shown
+        assert (status.uptime > 0) == (shown[0] == "ready")
+    assert status.last_error == "why"
 
 
 # the tracker --------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def test_what_are_no_ports(ends: tuple[int, int]) -> None:
 
 def test_a_tracker_that_died_is_said_to_have_died() -> None:
     at = state.tracker_home()
-    gone = replace(state.this_process(), start_time=1)
-    state.write(state.TrackerRecord("127.0.0.1", 9190, gone, 0.0), at)
-    found = tracker.status()
-    assert not found.running and "died" in found.error and found.address == "127.0.0.1:9190"
+    dead_process = replace(state.this_process(), start_time=1)
+    state.write(state.TrackerRecord("127.0.0.1", 9190, dead_process, 0.0), at)
+    status = tracker.status()
+    assert not status.running and "died" in status.error and status.address == "127.0.0.1:9190"
     assert tracker.running() == ""
     assert not tracker.stop().running and not at.directory.exists()
 
@@ -305,9 +305,9 @@ def test_quick_deaths_double_the_pause_and_then_it_gives_up(monkeypatch: pytest.
     starter = run(dog)
     assert starter.said == [{"port": 9090}], "told once"
     assert pauses == [1, 2, 4, 8] and len(tried) == 5
-    kept = state.read_server(state.server_home("phone"))
-    assert kept is not None and kept.state == "failed"
-    assert kept.last_error == "tvm_rpc was ended by SIGSEGV"
+    stored = state.read_server(state.server_home("phone"))
+    assert stored is not None and stored.state == "failed"
+    assert stored.last_error == "tvm_rpc was ended by SIGSEGV"
 
 
 def test_pauses_have_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,8 +328,8 @@ def test_a_server_that_lived_long_starts_again_from_the_shortest_pause(
 
 
 def test_a_lost_device_is_waited_for_and_is_no_quick_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Death("the connection to the device was lost", device_lost=True)
-    dog, pauses, tried = rehearse(monkeypatch, [*[gone] * 20])
+    death = Death("the connection to the device was lost", device_lost=True)
+    dog, pauses, tried = rehearse(monkeypatch, [*[death] * 20])
     run(dog)
     assert len(tried) == 21 and max(pauses[:20]) <= 2 and dog.record.state != "failed"
 
@@ -394,8 +394,8 @@ def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = wire.Registered("android", "127.0.0.1:9090")
 
     def doubtful(servers: tuple[wire.Registered, ...], free: int, looked: float) -> bool:
-        found = wire.Summary((wire.Queue("android", len(servers), free, 0),), servers)
-        monkeypatch.setattr(wire, "summary", lambda _: found)
+        summary = wire.Summary((wire.Queue("android", len(servers), free, 0),), servers)
+        monkeypatch.setattr(wire, "summary", lambda _: summary)
         server._looked = time.monotonic() - looked
         return server._doubtful()
 
@@ -434,7 +434,7 @@ def test_a_server_counts_as_gone_at_the_second_look(
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "wanted"),
+    ("first", "last", "expected"),
     [
         (None, None, range(9090, 9100)),
         (9095, None, range(9095, 9105)),
@@ -443,9 +443,9 @@ def test_a_server_counts_as_gone_at_the_second_look(
         (65530, None, range(65530, 65536)),
     ],
 )
-def test_which_ports_are_tried(first: int | None, last: int | None, wanted: range) -> None:
+def test_which_ports_are_tried(first: int | None, last: int | None, expected: range) -> None:
     chosen = PortRange(9090, 9099).chosen(first, last)
-    assert [*chosen] == [*wanted] and len(chosen) == len(wanted) and wanted[-1] in chosen
+    assert [*chosen] == [*expected] and len(chosen) == len(expected) and expected[-1] in chosen
     assert chosen.insisted == ((first, last) != (None, None))
 
 
@@ -468,8 +468,8 @@ def test_an_app_that_was_ready_is_started_again_however_often_it_ends(
     dog, pauses, tried = rehearse(monkeypatch, [Death("x"), *[Death("unready")] * 9], deployment=app)
     run(dog)
     assert pauses == [1, 2, 4, 8] and len(tried) == 5
-    kept = state.read_server(state.server_home("phone"))
-    assert kept is not None and (kept.state, kept.app) == ("failed", "com.example.rpc")
+    stored = state.read_server(state.server_home("phone"))
+    assert stored is not None and (stored.state, stored.app) == ("failed", "com.example.rpc")
 
 
 @pytest.mark.parametrize("sig", [signal.SIGHUP, signal.SIGTERM, None], ids=["HUP", "TERM", "end of stdin"])
@@ -550,8 +550,8 @@ def test_an_end_before_that_is_explained_by_the_watchdog() -> None:
 
 
 def test_no_device_has_the_key() -> None:
-    found = wire.Summary((), (wire.Registered("tablet", "127.0.0.1:1"),))
-    error = session._no_such_key("127.0.0.1:9190", "phone", found)
+    summary = wire.Summary((), (wire.Registered("tablet", "127.0.0.1:1"),))
+    error = session._no_such_key("127.0.0.1:9190", "phone", summary)
     assert "it has tablet" in error.what and "adt rpc start" in error.remedy
     failed = record(key="phone", state="failed", process=replace(record().process, start_time=1))
     state.write(replace(failed, last_error="SIGSEGV again"), state.server_home("p"))
@@ -602,9 +602,9 @@ def test_a_bundle_without_a_server(tmp_path: Path) -> None:
 
 
 def test_a_bundle_for_another_machine_is_not_run(tmp_path: Path) -> None:
-    made = make_bundle(tmp_path, {board.PROGRAM: b""})
+    bundle = make_bundle(tmp_path, {board.PROGRAM: b""})
     with pytest.raises(MismatchError, match="this machine is"):
-        board.serve(TargetBundle(tmp_path, replace(made.manifest, machine="RISCV")), [])
+        board.serve(TargetBundle(tmp_path, replace(bundle.manifest, machine="RISCV")), [])
 
 
 SERVER = b"""#!/bin/sh
@@ -632,12 +632,12 @@ def test_serving_here_leaves_nothing_when_it_is_ended(
 ) -> None:
     here = make_bundle(tmp_path / "b", {board.PROGRAM: SERVER}, platform="host")
     here.file(board.PROGRAM).chmod(0o755)
-    said = tmp_path / "said"
-    monkeypatch.setenv("ADT_TEST_SAID", str(said))
+    log = tmp_path / "said"
+    monkeypatch.setenv("ADT_TEST_SAID", str(log))
     with child(SERVE, str(here.path)) as serving:
         assert serving.stdout is not None and serving.stdout.readline() == "started\n"
-        wait_for(lambda: said.exists() and "child" in said.read_text())
-        directory, libraries, *words, last = said.read_text().splitlines()
+        wait_for(lambda: log.exists() and "child" in log.read_text())
+        directory, libraries, *words, last = log.read_text().splitlines()
         assert libraries.split(os.pathsep)[0] == str(here.path / "lib")
         assert words == ["server", "--host=127.0.0.1", f"--work-dir={directory}"]
         serving.send_signal(number)

@@ -80,8 +80,8 @@ def test_the_answer_must_fit_the_request() -> None:
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
     """Return the two ends of a connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        one = socket.create_connection(listening.getsockname(), timeout=10)
-        return one, listening.accept()[0]
+        client = socket.create_connection(listening.getsockname(), timeout=10)
+        return client, listening.accept()[0]
 
 
 @contextlib.contextmanager

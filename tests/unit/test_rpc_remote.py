@@ -45,10 +45,10 @@ def total(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_server_from_the_same_bundle_is_used(total: list[int]) -> None:
-    wanted = {"/d/bundle", "/d/package"}
-    assert temporary_server._existing(record(), wanted) == Endpoint("phone", tracker="127.0.0.1:9190")
-    assert temporary_server._existing(record(deployment="/d/package"), wanted).tracker
-    assert temporary_server._existing(record(tracker=""), wanted) == Endpoint(
+    deployments = {"/d/bundle", "/d/package"}
+    assert temporary_server._existing(record(), deployments) == Endpoint("phone", tracker="127.0.0.1:9190")
+    assert temporary_server._existing(record(deployment="/d/package"), deployments).tracker
+    assert temporary_server._existing(record(tracker=""), deployments) == Endpoint(
         "phone", address="127.0.0.1:9090"
     )
 

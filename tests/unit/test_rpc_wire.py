@@ -81,11 +81,11 @@ SUMMARY = {
 @pytest.mark.parametrize("pieces", [0, 1, 3])
 def test_a_summary_however_it_is_cut_up(pieces: int) -> None:
     with peer(tracker(frame(json.dumps([0, SUMMARY]).encode()), pieces=pieces)) as port:
-        found = wire.summary(f"127.0.0.1:{port}")
-    assert found.queues == (wire.Queue("phone", 2, 1, 2),)
-    assert [one.address for one in found.servers] == ["127.0.0.1:9090", "127.0.0.1:9091"]
-    assert [one.port for one in found.servers] == [9090, 9091]
-    assert found.queue("absent") == wire.Queue("absent", 0, 0, 0)
+        summary = wire.summary(f"127.0.0.1:{port}")
+    assert summary.queues == (wire.Queue("phone", 2, 1, 2),)
+    assert [server.address for server in summary.servers] == ["127.0.0.1:9090", "127.0.0.1:9091"]
+    assert [server.port for server in summary.servers] == [9090, 9091]
+    assert summary.queue("absent") == wire.Queue("absent", 0, 0, 0)
 
 
 def nonsense() -> list[bytes]:

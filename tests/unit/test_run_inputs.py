@@ -37,32 +37,32 @@ def png(tmp_path: Path, pixels: np.ndarray[Any, Any]) -> Path:
     return tmp_path / "p.png"
 
 
-def prepared(file: Path, wanted: TensorSpec, **options: Any) -> np.ndarray[Any, Any]:
-    array = pictures_as_input([file], wanted, PictureOptions(**options)).array
-    check_inputs("model", entry(wanted), {wanted.name: array})
+def prepared(file: Path, declared: TensorSpec, **options: Any) -> np.ndarray[Any, Any]:
+    array = pictures_as_input([file], declared, PictureOptions(**options)).array
+    check_inputs("model", entry(declared), {declared.name: array})
     assert array.flags.c_contiguous
     return array
 
 
 def test_the_walk_through_of_imagenet(png: Path) -> None:
     """Resize, normalise, transpose: as TVM's tutorials compute it."""
-    got = prepared(png, spec(1, 3, 24, 20), mean=MEAN, std=STD)
+    array = prepared(png, spec(1, 3, 24, 20), mean=MEAN, std=STD)
     resized = np.asarray(Image.open(png).resize((20, 24), Image.Resampling.BILINEAR)).astype("float32")
-    wanted = (resized.transpose(2, 0, 1) / 255 - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
-    np.testing.assert_allclose(got, wanted[np.newaxis], rtol=1e-5, atol=1e-6)
+    expected = (resized.transpose(2, 0, 1) / 255 - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
+    np.testing.assert_allclose(array, expected[np.newaxis], rtol=1e-5, atol=1e-6)
 
 
 def test_the_middle_as_torchvision_cuts_it(png: Path) -> None:
     """Resize(32) and CenterCrop(24): the shorter side exact, then the middle."""
-    got = prepared(png, spec(1, 24, 24, 3), crop=True, resize=(32,))
+    array = prepared(png, spec(1, 24, 24, 3), crop=True, resize=(32,))
     resized = np.asarray(Image.open(png).resize((42, 32), Image.Resampling.BILINEAR))
-    np.testing.assert_allclose(got[0], resized[4:28, 9:33] / 255.0, rtol=1e-6)
+    np.testing.assert_allclose(array[0], resized[4:28, 9:33] / 255.0, rtol=1e-6)
 
 
 def test_the_middle_covers_the_input(png: Path) -> None:
-    got = prepared(png, spec(1, 24, 24, 3, dtype="uint8"), crop=True, resample="nearest")
+    array = prepared(png, spec(1, 24, 24, 3, dtype="uint8"), crop=True, resample="nearest")
     resized = np.asarray(Image.open(png).resize((32, 24), Image.Resampling.NEAREST))
-    np.testing.assert_array_equal(got[0], resized[:, 4:28])
+    np.testing.assert_array_equal(array[0], resized[:, 4:28])
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_the_middle_covers_the_input(png: Path) -> None:
 def test_layouts(
     png: Path, pixels: np.ndarray[Any, Any], shape: Any, layout: str, picked: tuple[int, ...]
 ) -> None:
-    got = prepared(png, spec(*shape, dtype="uint8"), layout=layout).transpose(picked)
-    np.testing.assert_array_equal(got[0] if got.ndim == 4 else got, pixels)
+    array = prepared(png, spec(*shape, dtype="uint8"), layout=layout).transpose(picked)
+    np.testing.assert_array_equal(array[0] if array.ndim == 4 else array, pixels)
 
 
 def test_a_layout_that_may_be_either_is_asked_for(png: Path) -> None:
@@ -114,8 +114,8 @@ def test_alpha_is_dropped_and_sixteen_bits_are_scaled(pixels: np.ndarray[Any, An
     palette.save(tmp_path / "p.png", transparency=b"\0" * 16)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = prepared(tmp_path / "p.png", spec(48, 64, 3, dtype="uint8"))
-    np.testing.assert_array_equal(got, np.asarray(palette.convert("RGB")))
+        array = prepared(tmp_path / "p.png", spec(48, 64, 3, dtype="uint8"))
+    np.testing.assert_array_equal(array, np.asarray(palette.convert("RGB")))
     deep = pixels[..., 0].astype(np.uint16) * 257
     Image.fromarray(deep).save(tmp_path / "deep.png")
     np.testing.assert_array_equal(
@@ -131,18 +131,18 @@ def test_pictures_are_turned_as_their_exif_says(
     exif[0x0112] = orientation
     Image.fromarray(pixels).save(tmp_path / "e.png", exif=exif)
     upright = np.rot90(pixels, turn)
-    got = prepared(tmp_path / "e.png", spec(*upright.shape, dtype="uint8"))
-    np.testing.assert_array_equal(got, upright)
+    array = prepared(tmp_path / "e.png", spec(*upright.shape, dtype="uint8"))
+    np.testing.assert_array_equal(array, upright)
 
 
 def test_values(png: Path, pixels: np.ndarray[Any, Any]) -> None:
     shape = (48, 64, 3)
     np.testing.assert_allclose(prepared(png, spec(*shape)), pixels / 255.0, rtol=1e-6)
     np.testing.assert_array_equal(prepared(png, spec(*shape), scale=1.0), pixels)
-    wanted = pixels / 127.5 - 1
-    np.testing.assert_allclose(prepared(png, spec(*shape), range=(-1.0, 1.0)), wanted, atol=1e-6)
+    expected = pixels / 127.5 - 1
+    np.testing.assert_allclose(prepared(png, spec(*shape), range=(-1.0, 1.0)), expected, atol=1e-6)
     np.testing.assert_allclose(
-        prepared(png, spec(*shape), scale=1.0, mean=(127.5,), std=(127.5,)), wanted, atol=1e-6
+        prepared(png, spec(*shape), scale=1.0, mean=(127.5,), std=(127.5,)), expected, atol=1e-6
     )
     half = prepared(png, spec(*shape, dtype="float16"))
     np.testing.assert_array_equal(half, (pixels / 255.0).astype(np.float16))
@@ -151,7 +151,7 @@ def test_values(png: Path, pixels: np.ndarray[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "options", "said"),
+    ("dtype", "options", "message"),
     [
         ("uint8", {"mean": MEAN}, "pixels as they are"),
         ("uint8", {"scale": 255.0}, "pixels as they are"),
@@ -168,8 +168,8 @@ def test_values(png: Path, pixels: np.ndarray[Any, Any]) -> None:
         ("float32", {"resize": (32,), "crop": True}, "smaller than"),
     ],
 )
-def test_options_that_cannot_be(png: Path, dtype: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_options_that_cannot_be(png: Path, dtype: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         prepared(png, spec(48, 64, 3, dtype=dtype), **options)
 
 
@@ -177,8 +177,8 @@ def test_a_batch_of_pictures(png: Path, pixels: np.ndarray[Any, Any], tmp_path: 
     other = 255 - pixels
     Image.fromarray(other).save(tmp_path / "q.png")
     files = [png, tmp_path / "q.png"]
-    got = pictures_as_input(files, spec(2, 48, 64, 3, dtype="uint8"), PictureOptions()).array
-    np.testing.assert_array_equal(got, [pixels, other])
+    batch = pictures_as_input(files, spec(2, 48, 64, 3, dtype="uint8"), PictureOptions()).array
+    np.testing.assert_array_equal(batch, [pixels, other])
     assert pictures_as_input(files, spec("n", 48, 64, 3), PictureOptions()).array.shape[0] == 2
     for shape in ((3, 48, 64, 3), (1, 48, 64, 3), (48, 64, 3)):
         with pytest.raises(InputError, match="given: 2"):
@@ -230,8 +230,8 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 B = np.arange(4, dtype=np.int16)
 
 
-def read(wanted: Entry, *texts: str) -> dict[str, np.ndarray[Any, Any]]:
-    return {one.name: one.array for one in read_inputs(wanted, texts)}
+def read(model_entry: Entry, *texts: str) -> dict[str, np.ndarray[Any, Any]]:
+    return {tensor.name: tensor.array for tensor in read_inputs(model_entry, texts)}
 
 
 def test_arrays_from_every_kind_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,10 +247,10 @@ def test_arrays_from_every_kind_of_file(tmp_path: Path, monkeypatch: pytest.Monk
         ("a=a.raw", "b=c=all.npz"),
         ("a=one.npz", "b=c=b=c.bin"),
     ):
-        got = read(TWO, *texts)
-        check_inputs("model", TWO, got)
-        np.testing.assert_array_equal(got["a"], A)
-        np.testing.assert_array_equal(got["b=c"], B)
+        arrays = read(TWO, *texts)
+        check_inputs("model", TWO, arrays)
+        np.testing.assert_array_equal(arrays["a"], A)
+        np.testing.assert_array_equal(arrays["b=c"], B)
     np.testing.assert_array_equal(read(entry(spec(2, 3)), "a.npy")["x"], A)
     np.testing.assert_array_equal(read(entry(spec("n", 3)), "a.raw")["x"], A)
     np.array(7, np.float64).tofile("scalar.raw")
@@ -259,7 +259,7 @@ def test_arrays_from_every_kind_of_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a=short.raw", "23 bytes.*takes 24"),
         ("a=long.raw", "28 bytes.*takes 24"),
@@ -273,7 +273,9 @@ def test_arrays_from_every_kind_of_file(tmp_path: Path, monkeypatch: pytest.Monk
         ("a=many.npz", "no array a, but p, q"),
     ],
 )
-def test_files_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+def test_files_that_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("short.raw").write_bytes(bytes(23))
     Path("long.raw").write_bytes(bytes(28))
@@ -281,14 +283,14 @@ def test_files_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     Path("damaged.npy").write_bytes(b"\x93NUMPY\1\0 no header")
     np.save("pickled.npy", np.array([{}], dtype=object))
     np.savez("many.npz", p=A, q=A)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read(TWO, text)
 
 
 def test_raw_bytes_of_open_dimensions(tmp_path: Path) -> None:
     (tmp_path / "x.raw").write_bytes(bytes(20))
-    for shape, said in ((("n", 3), "a multiple of 12"), (("n", "m"), "open dimensions")):
-        with pytest.raises(InputError, match=said):
+    for shape, message in ((("n", 3), "a multiple of 12"), (("n", "m"), "open dimensions")):
+        with pytest.raises(InputError, match=message):
             read(entry(spec(*shape)), str(tmp_path / "x.raw"))
     with pytest.raises(InputError, match="numpy knows no bytes"):
         read(entry(spec(10, dtype="posit16")), str(tmp_path / "x.raw"))
@@ -302,12 +304,12 @@ def test_an_input_that_is_given_twice(tmp_path: Path, png: Path) -> None:
 
 def test_which_input_a_picture_is_for(png: Path) -> None:
     both = entry(spec(1, 3, 8, 8, name="p"), spec(1, name="threshold"))
-    assert [one.name for one in read_inputs(both, [], [str(png)])] == ["p"]
-    assert [one.name for one in read_inputs(both, [], [f"p={png}"])] == ["p"]
+    assert [tensor.name for tensor in read_inputs(both, [], [str(png)])] == ["p"]
+    assert [tensor.name for tensor in read_inputs(both, [], [f"p={png}"])] == ["p"]
     two = entry(spec(1, 3, 8, 8, name="p"), spec(1, 3, 8, 8, name="q"))
     with pytest.raises(InputError, match="several inputs may take"):
         read_inputs(two, [], [str(png)])
-    assert [one.name for one in read_inputs(two, [], [f"q={png}", f"p={png}"])] == ["q", "p"]
+    assert [tensor.name for tensor in read_inputs(two, [], [f"q={png}", f"p={png}"])] == ["q", "p"]
     with pytest.raises(InputError, match=r"x is int32\[1, 2048\], which is no picture") as caught:
         read_inputs(entry(spec(1, 2048, dtype="int32")), [], [str(png)])
     assert "--input FILE.npy" in caught.value.remedy
@@ -319,10 +321,10 @@ def test_lists_and_numbers_take_the_type_of_the_input() -> None:
     function = entry(
         spec(3, dtype="int32", name="ids"), spec(1, 2), spec(name="scale"), spec(2, dtype="bool", name="on")
     )
-    given = {"ids": [1, 2, 3], "x": ((0.5, 2),), "scale": 3, "on": [True, False]}
-    arrays = taken_inputs(function, given)
+    values = {"ids": [1, 2, 3], "x": ((0.5, 2),), "scale": 3, "on": [True, False]}
+    arrays = taken_inputs(function, values)
     check_inputs("model", function, arrays)
-    assert {name: array.tolist() for name, array in arrays.items()} == {**given, "x": [[0.5, 2.0]]}
+    assert {name: array.tolist() for name, array in arrays.items()} == {**values, "x": [[0.5, 2.0]]}
     for value, dtype in ((np.zeros(3), "float64"), ([1.5, 2, 3], "float64"), ([1 << 40, 0, 0], "int64")):
         assert taken_inputs(function, {"ids": value})["ids"].dtype == dtype  # nothing is rounded or cut off
     with pytest.raises(InputError, match="input x is no array"):

@@ -25,24 +25,27 @@ LABELS = ("n01 tench", "n02 goldfish, carp", "n03 shark", "n04 ray")
 
 
 def test_the_best_classes_with_softmax() -> None:
-    found = rank({"y": SCORES}, labels=LABELS, top=3)
+    ranking = rank({"y": SCORES}, labels=LABELS, top=3)
     powers = np.exp(SCORES[0] - 3)
-    assert found.softmax and "do not sum to 1" in found.reason
-    assert [(one.index, one.label, one.score) for one in found.rows[0]] == [
+    assert ranking.softmax and "do not sum to 1" in ranking.reason
+    assert [(best.index, best.label, best.score) for best in ranking.rows[0]] == [
         (1, LABELS[1], 3.0),  # of equals the first one first
         (3, LABELS[3], 3.0),
         (2, LABELS[2], 2.0),
     ]
     np.testing.assert_allclose(
-        [one.probability for one in found.rows[0]], (powers / powers.sum())[[1, 3, 2]], rtol=1e-6
+        [best.probability for best in ranking.rows[0]], (powers / powers.sum())[[1, 3, 2]], rtol=1e-6
     )
 
 
 def test_softmax_is_not_applied_twice() -> None:
     already = np.array([[0.25, 0.75], [0.5, 0.5]], np.float16)
-    found = rank({"y": already}, top=1)
-    assert not found.softmax and "sum to 1" in found.reason
-    assert [[(one.index, one.probability) for one in row] for row in found.rows] == [[(1, 0.75)], [(0, 0.5)]]
+    ranking = rank({"y": already}, top=1)
+    assert not ranking.softmax and "sum to 1" in ranking.reason
+    assert [[(best.index, best.probability) for best in row] for row in ranking.rows] == [
+        [(1, 0.75)],
+        [(0, 0.5)],
+    ]
     assert rank({"y": already}, softmax=True).rows[0][0].probability != 0.75
     assert rank({"y": np.array([[2.0, -1.0]])}).softmax, "they sum to 1, but one is negative"
     assert rank({"y": np.array([[0.5, 0.6]])}).softmax
@@ -52,10 +55,10 @@ def test_softmax_is_not_applied_twice() -> None:
 
 def test_scores_that_are_no_floats_or_not_finite() -> None:
     counts = rank({"y": np.array([[3, 200, 7]], np.uint8)})
-    assert not counts.softmax and [one.index for one in counts.rows[0]] == [1, 2, 0]
+    assert not counts.softmax and [best.index for best in counts.rows[0]] == [1, 2, 0]
     assert counts.rows[0][0].probability is None
     odd = rank({"y": np.array([[1.0, np.nan, 2.0]])})
-    assert [one.index for one in odd.rows[0]] == [2, 0, 1] and not odd.softmax
+    assert [best.index for best in odd.rows[0]] == [2, 0, 1] and not odd.softmax
     large = rank({"y": np.array([[1e30, -1e30]], np.float32)})
     assert large.rows[0][0].probability == 1.0
 
@@ -152,12 +155,12 @@ def test_outputs_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not Path("c.npy").exists() and not Path("z=c.npy").exists()
 
 
-@pytest.mark.parametrize(("target", "said"), [("out", "in which format"), ("none/out.npz", "no directory")])
+@pytest.mark.parametrize(("target", "text"), [("out", "in which format"), ("none/out.npz", "no directory")])
 def test_targets_are_checked_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=text):
         check_outputs([target])
 
 
@@ -176,7 +179,7 @@ def test_the_table_and_its_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"via": "telepathy"}, "telepathy"),
         ({"key": "phone"}, "only with --via rpc"),
@@ -185,8 +188,8 @@ def test_the_table_and_its_figures() -> None:
         ({"via": "rpc", "key": "phone", "serial": "abcd"}, "chooses the device"),
     ],
 )
-def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         run(package(tmp_path), **options)
 
 
@@ -200,7 +203,7 @@ class Emulated:
 
 
 @pytest.mark.parametrize(
-    ("verb", "options", "said"),
+    ("verb", "options", "message"),
     [
         (run, {"run_count": 30, "warmup_runs": 3, "options": RtvmOptions(min_seconds=9)}, "0 + 1 + 0 runs"),
         (profile, {}, "0 + 1 + 1 runs"),
@@ -209,14 +212,14 @@ class Emulated:
 def test_an_emulated_device_runs_once(
     verb: Callable[..., object],
     options: dict[str, Any],
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("adt.verbs.deploy.open_place", lambda made, *_, **__: Opened(Emulated(), made, None))
     caplog.set_level("INFO", "adt")
-    with pytest.raises(RunError, match=re.escape(said)):
+    with pytest.raises(RunError, match=re.escape(message)):
         verb(package(tmp_path), **options)
     assert caplog.messages == ["S is emulated, where nothing is measured: the model runs once"]
 
@@ -228,18 +231,18 @@ def package(directory: Path) -> Path:
 
 
 def test_inputs_are_checked_before_a_device_is_looked_for(tmp_path: Path) -> None:
-    where = package(tmp_path)
+    path = package(tmp_path)
     np.save(tmp_path / "x.npy", np.zeros((1, 3), np.float32))
     with pytest.raises(InputError, match=r"float32\[1, 2\]; given: float32\[1, 3\]"):
-        run(where, files=[tmp_path / "x.npy"])
+        run(path, files=[tmp_path / "x.npy"])
     with pytest.raises(InputError, match="given twice"):
-        run(where, inputs={"x": np.zeros((1, 3))}, files=[f"x={tmp_path / 'x.npy'}"])
+        run(path, inputs={"x": np.zeros((1, 3))}, files=[f"x={tmp_path / 'x.npy'}"])
     with pytest.raises(InputError, match="takes x; given: y"):
-        run(where, inputs={"y": np.zeros((1, 2), np.float32)})
+        run(path, inputs={"y": np.zeros((1, 2), np.float32)})
 
 
 @pytest.mark.parametrize(
-    ("emulated", "kind", "device_type", "times", "said"),
+    ("emulated", "kind", "device_type", "times", "message"),
     [
         (False, "cpu", "cpu", [3.0, 1.0, 2.0], "2.000 ms"),
         (False, "opencl", "gpu", [3.0, 1.0, 2.0], "2.000 ms"),
@@ -251,9 +254,9 @@ def test_inputs_are_checked_before_a_device_is_looked_for(tmp_path: Path) -> Non
     ids=["cpu", "gpu", "OpenCL on a CPU", "emulated", "unknown", "one run"],
 )
 def test_times_are_shown_only_where_they_are_a_speed(
-    emulated: bool | None, kind: str, device_type: str, times: list[float], said: str
+    emulated: bool | None, kind: str, device_type: str, times: list[float], message: str
 ) -> None:
     report = {"run_ms": times, "device": {"kind": kind, "type": device_type}}
     result = RunResult({}, (), "native", "abcd", "a phone", emulated, report)
-    assert said in _time(result) and bool(said) == bool(_time(result))
+    assert message in _time(result) and bool(message) == bool(_time(result))
     assert _time(replace(result, report=None)) == ""

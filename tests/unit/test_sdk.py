@@ -22,9 +22,9 @@ AARCH64 = "aarch64-linux-gnu-gcc"
 @pytest.mark.parametrize("libraries", ["lib", "lib64"])
 def test_a_complete_sdk(tmp_path: Path, libraries: str) -> None:
     sdk = make_standin_clml(tmp_path / "sdk", libraries=libraries)
-    found = find_clml(str(sdk), "AARCH64", environ={})
-    assert (found.path, found.version, found.origin) == (sdk, str(VERSION), "--clml")
-    assert found.library == sdk / libraries / "libOpenCL.so"
+    clml = find_clml(str(sdk), "AARCH64", environ={})
+    assert (clml.path, clml.version, clml.origin) == (sdk, str(VERSION), "--clml")
+    assert clml.library == sdk / libraries / "libOpenCL.so"
 
 
 def test_headers_may_lie_in_include(tmp_path: Path) -> None:
@@ -41,14 +41,14 @@ def test_the_library_of_the_right_machine_is_taken(tmp_path: Path) -> None:
 
 
 def test_order_and_provenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one, two = make_standin_clml(tmp_path / "one"), make_standin_clml(tmp_path / "two")
-    environ = {"ADRENO_OPENCL": str(one), "CLML_SDK": str(two)}
+    first, two = make_standin_clml(tmp_path / "one"), make_standin_clml(tmp_path / "two")
+    environ = {"ADRENO_OPENCL": str(first), "CLML_SDK": str(two)}
     with caplog.at_level(logging.WARNING, "adt"):
-        found = find_clml("", "AARCH64", environ=environ)
-    assert (found.path, found.origin) == (one, "ADRENO_OPENCL")
+        clml = find_clml("", "AARCH64", environ=environ)
+    assert (clml.path, clml.origin) == (first, "ADRENO_OPENCL")
     assert "CLML_SDK names" in caplog.text
-    found = find_clml("", "AARCH64", environ={"CLML_SDK": str(two)})
-    assert (found.path, found.origin) == (two, "CLML_SDK")
+    clml = find_clml("", "AARCH64", environ={"CLML_SDK": str(two)})
+    assert (clml.path, clml.origin) == (two, "CLML_SDK")
     assert find_clml(str(two), "AARCH64", environ=environ).origin == "--clml"
 
 
@@ -73,7 +73,7 @@ def remove(*names: str) -> Damage:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "messages"),
     [
         (shutil.rmtree, ["is not a directory"]),
         (remove(HEADER), [f"{HEADER} is missing"]),
@@ -90,14 +90,14 @@ def remove(*names: str) -> Damage:
         (remove(HEADER, LIBRARY), [f"{HEADER} is missing", "libOpenCL.so is missing"]),
     ],
 )
-def test_each_fault_is_named(tmp_path: Path, damage: Damage, said: list[str]) -> None:
+def test_each_fault_is_named(tmp_path: Path, damage: Damage, messages: list[str]) -> None:
     sdk = make_standin_clml(tmp_path / "sdk")
     damage(sdk)
     with pytest.raises(SdkError) as caught:
         find_clml(str(sdk), "AARCH64", environ={})
     assert "--clml DIR" in caught.value.remedy
-    assert all(text in caught.value.what for text in said)
-    assert (HEADER in caught.value.what) == any(HEADER in text for text in said)
+    assert all(text in caught.value.what for text in messages)
+    assert (HEADER in caught.value.what) == any(HEADER in text for text in messages)
 
 
 def test_a_newer_version_is_tried_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,8 +115,8 @@ def test_opencl_sdk(tmp_path: Path) -> None:
     (tmp_path / "include/CL").mkdir(parents=True)
     (tmp_path / "include/CL/cl.h").touch()
     make_library(tmp_path / "lib/libOpenCL.so", compiler=AARCH64)
-    found = find_opencl_sdk(str(tmp_path), "AARCH64")
-    assert found and found.library == tmp_path / "lib/libOpenCL.so"
+    opencl_sdk = find_opencl_sdk(str(tmp_path), "AARCH64")
+    assert opencl_sdk and opencl_sdk.library == tmp_path / "lib/libOpenCL.so"
 
 
 def configure(build: Path, *definitions: str) -> str:
@@ -149,5 +149,5 @@ def test_plain_cmake_names_what_is_missing_too(tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     assert "No CLML SDK: pass -DADT_CLML_SDK" in configure(tmp_path / "build")
     (tmp_path / "sdk").mkdir()
-    said = configure(tmp_path / "build", f"-DADT_CLML_SDK={tmp_path / 'sdk'}")
-    assert "is no complete CLML SDK" in said and HEADER in said and "libOpenCL.so" in said
+    output = configure(tmp_path / "build", f"-DADT_CLML_SDK={tmp_path / 'sdk'}")
+    assert "is no complete CLML SDK" in output and HEADER in output and "libOpenCL.so" in output

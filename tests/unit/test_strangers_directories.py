@@ -240,7 +240,7 @@ def test_an_archive_of_many_entries_takes_no_time(tmp_path: Path) -> None:
             unpack(path, tmp_path / twice[0].replace("/", "-"))
 
 
-def made(directory: Path) -> Path:
+def make_db(directory: Path) -> Path:
     with open_database(directory, write=True) as database:
         database.add([baseline(2.0), applicable("fast", 1.0)], [workload()])
     return directory
@@ -250,28 +250,28 @@ def made(directory: Path) -> Path:
 @pytest.mark.parametrize("repair", [False, True])
 def test_the_lock_of_a_database(tmp_path: Path, secret: Path, intruder: str, repair: bool) -> None:
     """Leave the file that it leads to alone: `adt db verify`, which only looks, emptied it."""
-    directory = made(tmp_path / "db")
+    directory = make_db(tmp_path / "db")
     (directory / LOCK).unlink()
     INTRUDERS[intruder](directory / LOCK, secret)
     with pytest.raises(PackageError):
         verify(directory, repair=repair)
     with pytest.raises(PackageError):
-        made(directory)
+        make_db(directory)
     assert secret.read_text() == SECRET and not secret.with_name("absent").exists()
 
 
 def test_a_lock_with_another_name_elsewhere(tmp_path: Path, secret: Path) -> None:
-    directory = made(tmp_path / "db")
+    directory = make_db(tmp_path / "db")
     (directory / LOCK).unlink()
     (directory / LOCK).hardlink_to(secret)
     verify(directory)
     with pytest.raises(PackageError):
-        made(directory)
+        make_db(directory)
     assert secret.read_text() == SECRET
 
 
 def test_looking_makes_no_lock(tmp_path: Path) -> None:
-    directory = made(tmp_path / "db")
+    directory = make_db(tmp_path / "db")
     (directory / LOCK).unlink()
     assert verify(directory).passed and not (directory / LOCK).exists()
     with open_database(directory, write=True):
@@ -285,13 +285,18 @@ def test_looking_makes_no_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("intruder", INTRUDERS)
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal", LINES, GPUS])
 def test_a_file_of_a_database(tmp_path: Path, secret: Path, name: str, intruder: str) -> None:
-    directory = made(tmp_path / "db")
+    directory = make_db(tmp_path / "db")
     if name == LINES:
         (directory / FILE).unlink()
     put(intruder, directory / name, secret)
     before = secret.read_bytes()
-    for use in (verify, lambda at: verify(at, repair=True), made, lambda at: merge([at], tmp_path / "into")):
-        if name != GPUS or use is made:
+    for use in (
+        verify,
+        lambda at: verify(at, repair=True),
+        make_db,
+        lambda at: merge([at], tmp_path / "into"),
+    ):
+        if name != GPUS or use is make_db:
             with pytest.raises(PackageError):
                 use(directory)
     assert secret.read_bytes() == before and not secret.with_name("absent").exists()
@@ -299,7 +304,7 @@ def test_a_file_of_a_database(tmp_path: Path, secret: Path, name: str, intruder:
 
 @pytest.mark.parametrize("name", ["backup", "logs"])
 def test_a_directory_of_a_database(tmp_path: Path, name: str) -> None:
-    directory = made(tmp_path / "db")
+    directory = make_db(tmp_path / "db")
     (tmp_path / "elsewhere").mkdir()
     (directory / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnsafeFile):
@@ -312,7 +317,7 @@ def test_a_database_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(error), writing(tmp_path / "db"):
             raise error
         assert list(tmp_path.iterdir()) == []
-    with pytest.raises(OSError, match="full"), writing(made(tmp_path / "db")):
+    with pytest.raises(OSError, match="full"), writing(make_db(tmp_path / "db")):
         raise OSError("full")
     with open_database(tmp_path / "db") as database:
         assert len(database.workloads) == 1

@@ -53,7 +53,7 @@ def test_features_go_by_the_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "remedy"),
+    ("text", "message", "remedy"),
     [
         ("cortex-a67", "Did you mean 'cortex-a", "docs/targets.md"),
         ("rk3587", "Did you mean 'rk3588'?", "snapdragon-865"),
@@ -64,9 +64,9 @@ def test_features_go_by_the_machine() -> None:
         ("native", "this machine's processor", "--for host"),
     ],
 )
-def test_what_is_no_processor(text: str, said: str, remedy: str) -> None:
+def test_what_is_no_processor(text: str, message: str, remedy: str) -> None:
     error = refused(text)
-    assert said in error.what and remedy in error.remedy
+    assert message in error.what and remedy in error.remedy
 
 
 def test_a_processor_of_another_platform_is_no_suggestion() -> None:
@@ -92,8 +92,8 @@ def test_a_chip_without_code_for_the_platform() -> None:
     ],
 )
 def test_names_of_chips(text: str, name: str) -> None:
-    found = soc_named(text)
-    assert found is not None and found.name == name
+    chip = soc_named(text)
+    assert chip is not None and chip.name == name
 
 
 def test_the_table_of_chips() -> None:

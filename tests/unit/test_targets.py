@@ -46,9 +46,9 @@ def test_every_name_is_a_target_of_tvm() -> None:
     import tvm
 
     for name in NAMES:
-        made = target(name, "host" if name == "host" else LINUX)
-        kind = tvm.target.Target(made.spec).kind.name
-        assert kind == {"cpu": "llvm"}.get(made.device, made.device)
+        parsed = target(name, "host" if name == "host" else LINUX)
+        kind = tvm.target.Target(parsed.spec).kind.name
+        assert kind == {"cpu": "llvm"}.get(parsed.device, parsed.device)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_every_name_is_a_target_of_tvm() -> None:
     ],
 )
 def test_cuda_for_an_architecture_or_a_chip(text: str, name: str) -> None:
-    made = target(text)
-    assert (made.name, made.device, made.vdevices) == (name, "cuda", ("cuda",))
-    assert made.spec["arch"] == (name.partition(":")[2] or "sm_53")
-    assert made.gpu is not None and made.gpu.name == "NVIDIA"
-    assert target(made.name).spec["arch"] == made.spec["arch"]
+    parsed = target(text)
+    assert (parsed.name, parsed.device, parsed.vdevices) == (name, "cuda", ("cuda",))
+    assert parsed.spec["arch"] == (name.partition(":")[2] or "sm_53")
+    assert parsed.gpu is not None and parsed.gpu.name == "NVIDIA"
+    assert target(parsed.name).spec["arch"] == parsed.spec["arch"]
 
 
 def test_cuda_where_there_is_none() -> None:
@@ -129,9 +129,9 @@ def test_vulkan_is_refused_for_what_the_wheel_lacks() -> None:
     ],
 )  # fmt: skip
 def test_tvms_own_words(text: str, platform: str, name: str, expected: dict[str, Any]) -> None:
-    made = target(text, platform)
-    assert made.name == name
-    assert {key: made.spec.get(key) for key in expected} == expected
+    parsed = target(text, platform)
+    assert parsed.name == name
+    assert {key: parsed.spec.get(key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_host_of_a_gpu(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "remedy"),
+    ("text", "message", "remedy"),
     [
         ("opncl", "Did you mean 'opencl'?", "adreno-buffer"),
         ("adreno_buffer", "Did you mean 'adreno-buffer'?", "mali"),
@@ -176,9 +176,9 @@ def test_the_host_of_a_gpu(text: str) -> None:
         ("llvm -mtriple=armv7l-linux-gnueabihf -mfloat-abi=soft", "passes floats soft", "-mfloat-abi"),
     ],
 )
-def test_what_is_no_target(text: str, said: str, remedy: str) -> None:
+def test_what_is_no_target(text: str, message: str, remedy: str) -> None:
     error = refused(text)
-    assert said in error.what, error.what
+    assert message in error.what, error.what
     assert remedy in error.remedy, error.remedy
 
 

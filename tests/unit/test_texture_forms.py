@@ -24,10 +24,10 @@ def test_rows_are_images_of_one_pixel() -> None:
 def test_channels_of_an_array_become_blocks_with_zeros_to_spare() -> None:
     array = np.arange(12.0).reshape(1, 6, 2)
 
-    made = packed(array, axis=1)
+    blocks = packed(array, axis=1)
 
-    assert made.shape == (1, 2, 2, 4)
-    assert made[0, 1, 0].tolist() == [8, 10, 0, 0]
+    assert blocks.shape == (1, 2, 2, 4)
+    assert blocks[0, 1, 0].tolist() == [8, 10, 0, 0]
 
 
 def test_a_wider_window_has_the_same_outputs() -> None:

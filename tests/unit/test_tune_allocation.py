@@ -42,14 +42,14 @@ def test_without_times_the_operations_order() -> None:
 def test_where_trials_are_scarce_only_what_promises_much_gets_some() -> None:
     small, large = standing(baseline=1e-7), standing(baseline=1e-3)
     tasks = [small, large]
-    given = [0, 0]
+    trials = [0, 0]
     left = 24
     while (chosen := choose(tasks, 16, left)) is not None:
         index, count = chosen
-        given[index] += count
+        trials[index] += count
         left -= count
-        tasks[index] = dataclasses.replace(tasks[index], trials=given[index], history=(5e-4,))
-    assert given == [0, 24]
+        tasks[index] = dataclasses.replace(tasks[index], trials=trials[index], history=(5e-4,))
+    assert trials == [0, 24]
 
 
 def test_a_scarce_batch_is_smaller_but_worth_a_search() -> None:

@@ -37,17 +37,19 @@ from support.standins.tuning_records import (
 )
 
 
-def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)) -> Path:
+def make_db(
+    directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)
+) -> Path:
     return database_in(directory, records, workloads).parent
 
 
 def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
     lucky = [applicable("lucky", 0.5, at=1), applicable("lucky", 1.5, at=2), applicable("lucky", 1.6, at=3)]
     harmful = [applicable("harmful", 0.1, at=4), applicable("harmful", failed="hang", at=5)]
-    one = applicable("steady", 1.0, at=6)
-    made(tmp_path / "db", [baseline(2.0), *lucky, *harmful, one, applicable("bad", failed="build")])
+    steady = applicable("steady", 1.0, at=6)
+    make_db(tmp_path / "db", [baseline(2.0), *lucky, *harmful, steady, applicable("bad", failed="build")])
     with open_database(tmp_path / "db") as database:
-        assert database.best(CONTEXT) == {workload().id: one}
+        assert database.best(CONTEXT) == {workload().id: steady}
         assert database.baselines(CONTEXT)[workload().id].time == 0.002
         assert database.best(OTHER) == {}
 
@@ -61,14 +63,14 @@ def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:
     ]
     steady = applicable("steady", 1.0, at=5)
     untuned = [baseline(9.0), baseline(2.0, at=6, options=sure)]
-    made(tmp_path / "db", [*lucky, *refuted, steady, *untuned])
+    make_db(tmp_path / "db", [*lucky, *refuted, steady, *untuned])
     with open_database(tmp_path / "db") as database:
         assert database.best(CONTEXT) == {workload().id: steady}
         assert database.baselines(CONTEXT) == {workload().id: untuned[1]}
 
 
 def test_a_database_that_is_only_read_takes_nothing(tmp_path: Path) -> None:
-    made(tmp_path / "db", [applicable()])
+    make_db(tmp_path / "db", [applicable()])
     with open_database(tmp_path / "db") as database, pytest.raises(ValueError, match="for reading"):
         database.add([applicable("b")])
 
@@ -79,12 +81,12 @@ def test_a_database_that_is_only_read_takes_nothing(tmp_path: Path) -> None:
     ids=["no workload", "no number", "neither time nor failure"],
 )
 def test_a_wrong_record_is_refused_with_its_batch(tmp_path: Path, wrong: Record) -> None:
-    made(tmp_path / "db", [applicable()])
+    make_db(tmp_path / "db", [applicable()])
     with open_database(tmp_path / "db", write=True) as database:
         with pytest.raises(ValueError):
             database.add([applicable("good"), wrong])
         database.add([applicable("after")])
-    assert [name_of(one) for one in records_in(tmp_path / "db")] == ["t", "after"]
+    assert [name_of(record) for record in records_in(tmp_path / "db")] == ["t", "after"]
 
 
 def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
@@ -104,11 +106,11 @@ def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
 
 def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
     same, new = applicable("same", at=1), applicable("new", of=workload("dense"), context=OTHER, at=2)
-    desk = made(tmp_path / "desk", [same, applicable("desk", at=3)])
-    rack = made(tmp_path / "rack", [same, new], [workload(), workload("dense")])
+    desk = make_db(tmp_path / "desk", [same, applicable("desk", at=3)])
+    rack = make_db(tmp_path / "rack", [same, new], [workload(), workload("dense")])
     done = merge([desk, rack, desk], tmp_path / "all")
     assert (done.workloads, done.records, done.duplicates) == (2, 3, 3)
-    assert {name_of(one) for one in records_in(tmp_path / "all")} == {"same", "desk", "new"}
+    assert {name_of(record) for record in records_in(tmp_path / "all")} == {"same", "desk", "new"}
     before = (tmp_path / "all" / FILE).read_bytes()
     assert merge([rack], tmp_path / "all").records == 0
     assert (tmp_path / "all" / FILE).read_bytes() == before
@@ -117,7 +119,10 @@ def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    into, source = made(tmp_path / "into", [applicable("a")]), made(tmp_path / "source", [applicable("b")])
+    into, source = (
+        make_db(tmp_path / "into", [applicable("a")]),
+        make_db(tmp_path / "source", [applicable("b")]),
+    )
     before = (into / FILE).read_bytes()
 
     def interrupted(self: store.Writer, rows: Sequence[Row]) -> None:
@@ -133,7 +138,7 @@ def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_merging_passes_over_damage(tmp_path: Path) -> None:
-    source = made(tmp_path / "source", [applicable("a"), applicable("b"), applicable("c")])
+    source = make_db(tmp_path / "source", [applicable("a"), applicable("b"), applicable("c")])
     edit(source / FILE, rb"\"b\"", rb"\"x\"")
     done = merge([source], tmp_path / "all")
     assert (done.records, done.passed_over) == (2, 1)
@@ -156,7 +161,7 @@ MIXED = [
 
 
 def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) -> None:
-    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    directory = make_db(tmp_path / "db", MIXED, [workload(), workload("dense")])
     before = (directory / FILE).read_bytes()
     would = prune(directory, keep=1, failures=True, dry_run=True)
     assert (would.removed, would.kept, would.backup, would.applied) == (3, 5, None, False)
@@ -165,7 +170,7 @@ def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) ->
     done = prune(directory, keep=1, failures=True)
 
     assert (done.removed, done.kept, done.workloads_removed) == (3, 5, 0)
-    assert [name_of(one) for one in records_in(directory)] == ["", "fast", "deadly", "deadly", "other"]
+    assert [name_of(record) for record in records_in(directory)] == ["", "fast", "deadly", "deadly", "other"]
     assert done.backup is not None
     (tmp_path / "restored").mkdir()
     done.backup.rename(tmp_path / "restored" / FILE)
@@ -175,14 +180,14 @@ def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) ->
 
 def test_pruning_makes_the_file_small(tmp_path: Path) -> None:
     slow = [applicable("x" * 150, 3.0, at=at) for at in range(200)]
-    directory = made(tmp_path / "db", [*MIXED, *slow], [workload(), workload("dense")])
+    directory = make_db(tmp_path / "db", [*MIXED, *slow], [workload(), workload("dense")])
     before = (directory / FILE).stat().st_size
     prune(directory, keep=1)
     assert (directory / FILE).stat().st_size < before / 5
 
 
 def test_dropping_a_device(tmp_path: Path) -> None:
-    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    directory = make_db(tmp_path / "db", MIXED, [workload(), workload("dense")])
     for nothing in ({}, {"drop": True}):
         with pytest.raises(ConfigError):
             prune(directory, **nothing)
@@ -197,30 +202,30 @@ def test_dropping_a_device(tmp_path: Path) -> None:
 
 def test_counting(tmp_path: Path) -> None:
     more = [baseline(8.0, of=workload("dense"), at=8), applicable("d", 2.0, of=workload("dense"), at=9)]
-    found = count(made(tmp_path / "db", [*MIXED, *more], [workload(), workload("dense")]))
-    assert (found.workloads, found.records, len(found.contexts)) == (2, 10, 2)
-    adreno = found.contexts[0]
+    summary = count(make_db(tmp_path / "db", [*MIXED, *more], [workload(), workload("dense")]))
+    assert (summary.workloads, summary.records, len(summary.contexts)) == (2, 10, 2)
+    adreno = summary.contexts[0]
     assert adreno.context == CONTEXT
     assert (adreno.workloads, adreno.records, adreno.measured) == (2, 9, 7)
     assert adreno.failures == {"run": 1, "wrong": 1} and adreno.quarantined == 1
     assert (adreno.tuned, adreno.compared, adreno.best_ratio) == (2, 2, 4.0)
     assert adreno.mean_ratio == pytest.approx(8**0.5)
-    assert [(one.name, one.records) for one in adreno.devices] == [(SERIAL, 9)]
+    assert [(device.name, device.records) for device in adreno.devices] == [(SERIAL, 9)]
     assert (adreno.first, adreno.last) == (1, 9)
-    assert (found.contexts[1].best_ratio, found.contexts[1].compared) == (None, 0)
+    assert (summary.contexts[1].best_ratio, summary.contexts[1].compared) == (None, 0)
 
 
 def test_emulated_times_are_no_speed(tmp_path: Path) -> None:
-    emulated = [replace(one, on=MeasuredOn("emu", "virtual", None, emulated=True)) for one in MIXED[:3]]
-    found = count(made(tmp_path / "db", emulated)).contexts[0]
-    assert (found.emulated, found.tuned, found.compared, found.best_ratio) == (True, 0, 0, None)
-    assert found.measured == 3
+    emulated = [replace(record, on=MeasuredOn("emu", "virtual", None, emulated=True)) for record in MIXED[:3]]
+    context = count(make_db(tmp_path / "db", emulated)).contexts[0]
+    assert (context.emulated, context.tuned, context.compared, context.best_ratio) == (True, 0, 0, None)
+    assert context.measured == 3
 
 
 def test_published_bytes_do_not_depend_on_the_order(tmp_path: Path) -> None:
     both = [workload(), workload("dense")]
-    one = publish(made(tmp_path / "one", MIXED, both), tmp_path / "one.tar.gz")
-    two = publish(made(tmp_path / "two", reversed(MIXED), both[::-1]), tmp_path / "two.tar.gz")
+    first = publish(make_db(tmp_path / "one", MIXED, both), tmp_path / "one.tar.gz")
+    two = publish(make_db(tmp_path / "two", reversed(MIXED), both[::-1]), tmp_path / "two.tar.gz")
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         assert archive.getnames() == ["records.jsonl"]
@@ -228,24 +233,24 @@ def test_published_bytes_do_not_depend_on_the_order(tmp_path: Path) -> None:
         assert published is not None
         assert hashlib.sha256(published.read()).hexdigest() == OF_MIXED, "others read these files"
     assert (tmp_path / "one.tar.gz").read_bytes()[4:8] == bytes(4), "no time of day"
-    assert one.sha256 == two.sha256 == hashlib.sha256((tmp_path / "one.tar.gz").read_bytes()).hexdigest()
-    assert (one.records, one.workloads, set(one.contexts)) == (8, 2, {CONTEXT, OTHER})
+    assert first.sha256 == two.sha256 == hashlib.sha256((tmp_path / "one.tar.gz").read_bytes()).hexdigest()
+    assert (first.records, first.workloads, set(first.contexts)) == (8, 2, {CONTEXT, OTHER})
 
 
 def test_what_is_published_tells_nothing_private(tmp_path: Path) -> None:
-    publish(made(tmp_path / "db", MIXED, [workload(), workload("dense")]), tmp_path / "x.tar.gz")
+    publish(make_db(tmp_path / "db", MIXED, [workload(), workload("dense")]), tmp_path / "x.tar.gz")
     text = gzip.decompress((tmp_path / "x.tar.gz").read_bytes())
     assert SERIAL.encode() not in text and b"/home/" not in text and b'"run":"run"' not in text
     assert b"Pixel 7" in text and b"device-1" in text
 
 
 def test_only_the_best_is_published(tmp_path: Path) -> None:
-    directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    directory = make_db(tmp_path / "db", MIXED, [workload(), workload("dense")])
     publish(directory, tmp_path / "x.tar.gz", keep=1, selection=Selection(device="Adreno"))
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "got").merged.records == 3
-    assert {name_of(one) for one in records_in(tmp_path / "got")} == {"", "fast", "deadly"}
-    with open_database(tmp_path / "got") as got:
-        assert name_of(got.best(CONTEXT)[workload().id]) == "fast"
+    assert {name_of(record) for record in records_in(tmp_path / "got")} == {"", "fast", "deadly"}
+    with open_database(tmp_path / "got") as fetched:
+        assert name_of(fetched.best(CONTEXT)[workload().id]) == "fast"
     with pytest.raises(ConfigError, match="no records to publish"):
         publish(directory, tmp_path / "y.tar.gz", selection=Selection(device="Mali"))
     with pytest.raises(ConfigError, match="not named"):
@@ -260,10 +265,10 @@ def test_a_damaged_database_is_not_published(tmp_path: Path) -> None:
 
 
 def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
-    done = publish(made(tmp_path / "db", [applicable("a")]), tmp_path / "x.tar.gz")
-    mine = made(tmp_path / "mine", [applicable("b", at=2)])
+    done = publish(make_db(tmp_path / "db", [applicable("a")]), tmp_path / "x.tar.gz")
+    mine = make_db(tmp_path / "mine", [applicable("b", at=2)])
     assert fetch(str(tmp_path / "x.tar.gz"), mine, sha256=done.sha256.upper()).sha256 == done.sha256
-    assert {name_of(one) for one in records_in(mine)} == {"a", "b"}
+    assert {name_of(record) for record in records_in(mine)} == {"a", "b"}
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "db").merged.duplicates == 1, "one's own come back"
     with pytest.raises(DownloadError, match="expected 0000"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="0" * 64)
@@ -275,26 +280,26 @@ def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_database_is_added_by_the_command_of_the_remedy(tmp_path: Path) -> None:
-    mine, into = made(tmp_path / "my desk", [applicable("a")]), tmp_path / "new"
+    mine, into = make_db(tmp_path / "my desk", [applicable("a")]), tmp_path / "new"
     with pytest.raises(PackageError, match="is a directory") as caught:
         fetch(str(mine), into)
     command = shlex.split(caught.value.remedy.partition(": ")[2])
     assert command == ["adt", "db", "merge", str(mine), "--into", str(into)]
     assert not into.exists()
     assert adt(*command[1:]).returncode == 0
-    assert {name_of(one) for one in records_in(into)} == {"a"}
+    assert {name_of(record) for record in records_in(into)} == {"a"}
     with pytest.raises(ConfigError, match="into itself") as itself:
         merge([into], into)
     assert "Name others before --into" in itself.value.remedy
 
 
 def archive(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for member, content in entries:
             member.size = len(content) if member.isreg() else 0
             tar.addfile(member, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def entry(name: str = "records.jsonl", kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
@@ -359,7 +364,7 @@ def test_fetching_from_an_address(
     tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, address = site
-    done = publish(made(tmp_path / "db", [applicable("a")]), root / "x.tar.gz")
+    done = publish(make_db(tmp_path / "db", [applicable("a")]), root / "x.tar.gz")
     url = f"{address}/x.tar.gz"
     assert fetch(url, tmp_path / "got", sha256=done.sha256).merged.records == 1
     (root / "x.tar.gz").rename(root / "gone")
@@ -383,7 +388,7 @@ def test_fetching_from_an_address(
 
 
 def test_nothing_of_this_needs_tvm(tmp_path: Path) -> None:
-    made(tmp_path / "db", MIXED, [workload(), workload("dense")])
+    make_db(tmp_path / "db", MIXED, [workload(), workload("dense")])
     code = (
         "import sys, pathlib, adt; home = pathlib.Path(sys.argv[1])\n"
         "adt.db_verify(home / 'db'); adt.db_stats(home / 'db'); adt.db_merge([home / 'db'], into=home / 'all')\n"

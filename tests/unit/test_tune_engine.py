@@ -227,16 +227,16 @@ def test_the_same_tuning_goes_on_where_it_stopped() -> None:
 def test_records_of_other_tunings_are_known_but_no_trials() -> None:
     other = dataclasses.replace(CONTEXT, device="other GPU")
     foreign = dataclasses.replace(CONTEXT, target="other target")
-    kept = [
+    records = [
         dataclasses.replace(record("conv", "t0", 3.0, run="another"), options={"confirmed": True}),
         dataclasses.replace(record("conv", "t1", 2.0), context=other),
         dataclasses.replace(record("conv", "t2", 1.0), context=foreign),
     ]
-    bench = Bench(database=FakeDatabase(kept))
+    bench = Bench(database=FakeDatabase(records))
     [conv] = bench.tune([task("conv")], trials=4).tasks
     assert conv.trials == 4 and traces(bench.recorded) == ["t1", "t2", "t3", "t4"]
     assert conv.best is not None and conv.best.trace == "t0"
-    assert bench.searches.elsewhere["conv"] == [kept[1]]
+    assert bench.searches.elsewhere["conv"] == [records[1]]
 
 
 def test_what_crashed_once_is_never_tried_again_even_if_proposed() -> None:
@@ -261,9 +261,9 @@ def test_a_task_that_cannot_be_searched_ends_with_its_reason() -> None:
 def test_a_search_that_fails_when_told_ends_its_task() -> None:
     class Deaf(FakeSearches):
         def search(self, task: Any, **facts: Any) -> Any:
-            made = super().search(task, **facts)
-            made.report = lambda results: 1 / 0
-            return made
+            real_search = super().search(task, **facts)
+            real_search.report = lambda results: 1 / 0
+            return real_search
 
     [conv] = Bench(searches=Deaf()).tune([task("conv")], trials=1000).tasks
     assert conv.state == "exhausted" and "ZeroDivisionError" in conv.reason
@@ -279,10 +279,10 @@ def test_no_task_gets_more_than_it_may_have_while_it_is_searched() -> None:
 
     class Slow(FakeSearches):
         def search(self, task: Any, **facts: Any) -> Any:
-            made = super().search(task, **facts)
-            found = made.next_batch
-            made.next_batch = lambda count: (time.sleep(0.02), found(count))[1]
-            return made
+            real_search = super().search(task, **facts)
+            propose = real_search.next_batch
+            real_search.next_batch = lambda count: (time.sleep(0.02), propose(count))[1]
+            return real_search
 
     [conv] = Bench(searches=Slow()).tune([task("conv")], trials=10, per_task=True, batch=8).tasks
     assert conv.trials == 10
@@ -419,8 +419,8 @@ def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
 
     class Searches(FakeSearches):
         def search(self, task: Any, **facts: Any) -> Any:
-            made = super().search(task, **facts)
-            propose = made.next_batch
+            real_search = super().search(task, **facts)
+            propose = real_search.next_batch
 
             def next_batch(count: int) -> Any:
                 busy.add("search")
@@ -428,8 +428,8 @@ def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
                 busy.discard("search")
                 return propose(count)
 
-            made.next_batch = next_batch
-            return made
+            real_search.next_batch = next_batch
+            return real_search
 
     def measure(device: str, module: str) -> float:
         wrong.extend(busy)

@@ -195,8 +195,8 @@ def test_a_quarantined_candidate_names_where_that_happened() -> None:
 
 
 def test_a_tuning_without_devices_says_what_became_of_them() -> None:
-    gone = dataclasses.replace(RESULT.devices[0], state="away", note="the cable was pulled")
-    status = Status((), (gone,), 3, 64, 5, {}, 0, 0, 700.0, None)
+    away = dataclasses.replace(RESULT.devices[0], state="away", note="the cable was pulled")
+    status = Status((), (away,), 3, 64, 5, {}, 0, 0, 700.0, None)
     ended = EngineResult("no device", None, (), status, ())
     for tracked, error in ((True, TrackerError), (False, NoDevice)):
         rack = Rack(None, "on R5CT", 8, ("R5CT",), emulated=False, tracked=tracked)  # type: ignore[arg-type]

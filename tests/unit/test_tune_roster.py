@@ -28,13 +28,13 @@ def sightings(*names: str, there: bool = True, note: str = "") -> list[Sighting]
 
 
 def state(roster: Roster, name: str) -> str:
-    return next(one.state for one in roster.statuses() if one.name == name)
+    return next(status.state for status in roster.statuses() if status.name == name)
 
 
 def test_devices_come_measure_leave_and_come_back() -> None:
     roster = Roster()
     roster.update(sightings(A, B), gone="left")
-    assert [(one.name, one.label, one.state) for one in roster.statuses()] == [
+    assert [(status.name, status.label, status.state) for status in roster.statuses()] == [
         (A, "phone a", "starting"),
         (B, "phone b", "starting"),
     ]
@@ -133,8 +133,8 @@ def outcome(number: int, name: str, kind: str = "", *, lost: bool = False) -> Me
 
 def test_what_ran_or_was_refused_is_told_at_once() -> None:
     suspects = Suspects()
-    for told in (outcome(1, A), outcome(2, A, "run")):
-        assert suspects.judge(job(told.id), told, {B}) == (told, ())
+    for measured in (outcome(1, A), outcome(2, A, "run")):
+        assert suspects.judge(job(measured.id), measured, {B}) == (measured, ())
     assert not suspects.waiting and suspects.take(B) is None
 
 
@@ -143,16 +143,16 @@ def test_what_crashed_one_device_is_tried_on_another_and_blamed_when_it_crashes_
     assert suspects.judge(job(1), outcome(1, A, "crash"), {B, C}) == (None, ())
     assert suspects.waiting and suspects.take(A) is None
     assert suspects.take(B) == job(1) and suspects.take(C) is None
-    told, cleared = suspects.judge(job(1), outcome(1, B, "hang"), {C})
-    assert told and told.failure == Failure("hang", "hang! (b, and a before)") and cleared == (A, B)
+    verdict, cleared = suspects.judge(job(1), outcome(1, B, "hang"), {C})
+    assert verdict and verdict.failure == Failure("hang", "hang! (b, and a before)") and cleared == (A, B)
     suspects.judge(job(2), outcome(2, A, "crash"), {B})
     assert suspects.take(B) == job(2)
     assert suspects.judge(job(2), outcome(2, B), {A}) == (outcome(2, B), ())
 
 
 def test_what_crashes_the_only_device_is_blamed() -> None:
-    told = outcome(1, A, "crash")
-    assert Suspects().judge(job(1), told, frozenset()) == (told, (A,))
+    crash = outcome(1, A, "crash")
+    assert Suspects().judge(job(1), crash, frozenset()) == (crash, (A,))
 
 
 def test_nobody_waits_for_a_device_that_does_not_come() -> None:
@@ -173,9 +173,15 @@ def test_what_takes_two_devices_along_is_blamed_and_what_one_device_loses_twice_
     suspects = Suspects()
     for _ in range(3):
         assert suspects.judge(job(1), outcome(1, A, lost=True), {B}) == (outcome(1, A, lost=True), ())
-    told, cleared = suspects.judge(job(1), outcome(1, B, lost=True), {C})
-    assert told and not told.lost and told.failure and told.failure.kind == "crash" and cleared == (A, B)
+    verdict, cleared = suspects.judge(job(1), outcome(1, B, lost=True), {C})
+    assert (
+        verdict
+        and not verdict.lost
+        and verdict.failure
+        and verdict.failure.kind == "crash"
+        and cleared == (A, B)
+    )
     suspects.judge(job(2), outcome(2, A, "crash"), {B})
     suspects.take(B)
-    told, _ = suspects.judge(job(2), outcome(2, B, lost=True), {C})
-    assert told and told.failure and "a before" in told.failure.message
+    verdict, _ = suspects.judge(job(2), outcome(2, B, lost=True), {C})
+    assert verdict and verdict.failure and "a before" in verdict.failure.message

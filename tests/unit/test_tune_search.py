@@ -23,8 +23,8 @@ HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "th
 
 
 def record(trace: str, *seconds: float, context: Context = HERE, failure: str = "") -> Record:
-    why = Failure(failure, "") if failure else None
-    return Record("w", context, "conv", trace, seconds, why, None, "", 0.0)
+    error = Failure(failure, "") if failure else None
+    return Record("w", context, "conv", trace, seconds, error, None, "", 0.0)
 
 
 def test_the_best_of_each_device_come_before_the_second_best_of_any() -> None:
@@ -117,9 +117,9 @@ def test_what_tvm_cannot_rate_is_rated_by_chance(workload: Any) -> None:
 
 
 def test_chance_is_the_seeds() -> None:
-    one, same, other = (RandomModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
+    first, same, other = (RandomModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
 
-    assert list(one) == list(same) != list(other)
+    assert list(first) == list(same) != list(other)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 16, 64, 1000])
@@ -144,7 +144,7 @@ def test_sums_may_be_added_up_in_another_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("result", "words"),
     [
         (np.array([1, 2, 30, 1000], np.float32), "off by 0.027"),
         (np.array([1, 2, np.nan, 1000], np.float32), "1 of 4 are infinite or NaN"),
@@ -152,8 +152,8 @@ def test_sums_may_be_added_up_in_another_order() -> None:
         (RIGHT[:3], "12 bytes instead of 16"),
     ],
 )
-def test_wrong_numbers_are_named(made: Any, words: str) -> None:
-    assert words in (difference(FLOATS, outputs(RIGHT), outputs(made)) or "")
+def test_wrong_numbers_are_named(result: Any, words: str) -> None:
+    assert words in (difference(FLOATS, outputs(RIGHT), outputs(result)) or "")
 
 
 def test_nans_are_right_where_the_untuned_schedule_has_them() -> None:

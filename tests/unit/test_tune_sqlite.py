@@ -108,15 +108,15 @@ def test_a_reader_sees_whole_batches_while_one_writes(tmp_path: Path) -> None:
     )
     with open_database(tmp_path / "db", write=True) as database:
         database.add((), [workload()])
-        with running(reader, tmp_path / "db") as one, running(reader, tmp_path / "db") as other:
-            while one.poll() is None or other.poll() is None:
+        with running(reader, tmp_path / "db") as first, running(reader, tmp_path / "db") as other:
+            while first.poll() is None or other.poll() is None:
                 database.add([applicable(f"{i}") for i in range(10)])
-            outputs = [(each, each.communicate()[0]) for each in (one, other)]
-        kept = len(database.records())
+            outputs = [(each, each.communicate()[0]) for each in (first, other)]
+        total = len(database.records())
     for each, output in outputs:
         counts = [int(line) for line in output.split()]
         assert each.returncode == 0 and len(counts) == 6
-        assert counts == sorted(counts) and counts[-1] <= kept
+        assert counts == sorted(counts) and counts[-1] <= total
         assert all(count % 10 == 0 for count in counts)
 
 

@@ -87,9 +87,9 @@ def test_without_a_terminal_what_happens_is_said_at_once_and_the_rest_every_ten_
     assert lines.update(status([more], [idle], 5.0)) == []
     away = dataclasses.replace(PHONE, state="away", note="the cable was pulled")
     assert lines.update(status([more], [away], 6.0)) == ["device R5CT (Pixel 7) away: the cable was pulled"]
-    told = lines.update(status([more], [idle], 11.0))
+    rows = lines.update(status([more], [idle], 11.0))
     assert (
-        told[0] == "device R5CT (Pixel 7) ready" and "(70/128)" in told[1] and told[2].startswith("trials 70")
+        rows[0] == "device R5CT (Pixel 7) ready" and "(70/128)" in rows[1] and rows[2].startswith("trials 70")
     )
     assert (
         lines.update(status([dataclasses.replace(more, state="done")], [idle], 12.0))[0].count("Done.") == 1
@@ -109,8 +109,8 @@ def test_each_task_has_a_log_that_a_later_session_continues(tmp_path: Path) -> N
         [record("b", (), Failure("crash", "signal 11\nat 0")), record("c", (0.4, 0.3, 0.3))],
     ):
         with TaskLogs(tmp_path, "0123456789abcdef0123", [("conv", 2_000_000_000)]) as logs:
-            for one in records:
-                logs.add(one)
+            for entry in records:
+                logs.add(entry)
     lines = logs.path("conv").read_text().splitlines()
     assert logs.path("conv").parent == tmp_path / "logs/0123456789abcdef"
     assert "untuned R5CT 38.4 °C 200 ms 10.00 GFLOPS, best 200 ms" in lines[0]
@@ -119,10 +119,10 @@ def test_each_task_has_a_log_that_a_later_session_continues(tmp_path: Path) -> N
 
 
 def test_no_time_of_an_emulated_device_is_logged(tmp_path: Path) -> None:
-    one = record("a", (0.1,))
-    assert one.on is not None
+    entry = record("a", (0.1,))
+    assert entry.on is not None
     with TaskLogs(tmp_path, "r", [("conv", 2_000_000_000)]) as logs:
-        logs.add(dataclasses.replace(one, on=dataclasses.replace(one.on, emulated=True)))
+        logs.add(dataclasses.replace(entry, on=dataclasses.replace(entry.on, emulated=True)))
     assert "ms" not in logs.path("conv").read_text() and "no device's speed" in logs.path("conv").read_text()
 
 

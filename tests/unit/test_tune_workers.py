@@ -103,8 +103,8 @@ class MadeUpChild:
         return Done()
 
     def _measured(self, text: str, timeout: float) -> Any:
-        does, _, where = text.partition("@")
-        if where and where != self._device:
+        does, _, device = text.partition("@")
+        if device and device != self._device:
             does = ""
         if does == "fails":
             return Refused("no memory")
@@ -155,12 +155,12 @@ class Engine:
 
     def finish(self) -> dict[int, MeasureOutcome]:
         wait_for(lambda: len(self.outcomes) >= self.count)
-        assert sorted(one.id for one in self.outcomes) == list(range(self.count))
-        return {one.id: one for one in self.outcomes}
+        assert sorted(outcome.id for outcome in self.outcomes) == list(range(self.count))
+        return {outcome.id: outcome for outcome in self.outcomes}
 
 
 def failures(results: dict[int, MeasureOutcome]) -> dict[int, str]:
-    return {number: one.failure.kind for number, one in results.items() if one.failure}
+    return {number: outcome.failure.kind for number, outcome in results.items() if outcome.failure}
 
 
 @contextlib.contextmanager
@@ -179,7 +179,7 @@ def identity(fleet: Fleet) -> tuple[str, str] | None:
 
 
 def status(fleet: Fleet, name: str) -> Any:
-    return next(one for one in fleet.devices() if one.name == name)
+    return next(device for device in fleet.devices() if device.name == name)
 
 
 def test_all_devices_measure_at_once_and_one_that_stalls_holds_up_nobody() -> None:
@@ -189,17 +189,20 @@ def test_all_devices_measure_at_once_and_one_that_stalls_holds_up_nobody() -> No
         wait_for(lambda: fleet.live() == 3)
         wait_for(lambda: len(engine.outcomes) == 20 + (status(fleet, "a").state != "measuring"))
     results = engine.finish()
-    assert all(one.on.celsius == 30.0 and one.on.label == f"phone {one.on.name}" for one in results.values())
+    assert all(
+        outcome.on.celsius == 30.0 and outcome.on.label == f"phone {outcome.on.name}"
+        for outcome in results.values()
+    )
     assert failures(results) == {}
-    assert len([one for one in results.values() if one.lost]) in (0, 1)
+    assert len([outcome for outcome in results.values() if outcome.lost]) in (0, 1)
 
 
 def test_a_failure_of_the_candidate_costs_a_session_and_no_server() -> None:
     phones, engine = Phones(["a"]), Engine("usual", "fails", "usual", "crashes", "usual", "hangs", "usual")
     with measuring(phones, engine) as fleet:
         assert failures(engine.finish()) == {1: "run", 3: "crash", 5: "hang"}
-        found = status(fleet, "a")
-    assert (found.measured, found.failed, found.state) == (5, 2, "idle")
+        device = status(fleet, "a")
+    assert (device.measured, device.failed, device.state) == (5, 2, "idle")
     assert phones.leased == ["a", "a"]  # anew after the hang: the server is started again
     assert len(MadeUpChild.connected) == 4
 
@@ -243,7 +246,7 @@ def test_devices_of_another_kind_are_refused() -> None:
         wait_for(lambda: len(fleet.devices()) == 2 and status(fleet, "b").state == "out")
         assert status(fleet, "b").note == "it is other; this tuning is for soc"
         engine.give(*["usual"] * 5)
-        assert {one.on.name for one in engine.finish().values()} == {"a"}
+        assert {outcome.on.name for outcome in engine.finish().values()} == {"a"}
     with measuring(Phones(["a", "b"], kinds={"b": "other"}), kind=("other", "")) as fleet:
         assert identity(fleet) == ("other", "")
         wait_for(lambda: status(fleet, "a").state == "out")
@@ -273,7 +276,7 @@ def test_a_tracker_may_give_devices_of_another_kind_without_end() -> None:
         wait_for(is_out)
         results = engine.finish()
         assert status(fleet, "b").measured == 0
-    assert {one.on.name for one in results.values()} == {"a", "c"}
+    assert {outcome.on.name for outcome in results.values()} == {"a", "c"}
 
 
 def test_a_gpu_is_named_by_its_runtime_where_adb_does_not() -> None:
@@ -296,7 +299,7 @@ def test_servers_of_a_tracker_go_back_to_it_and_are_asked_for_only_when_there_is
         engine.give(*["usual"] * 200)
         results = engine.finish()
         wait_for(lambda: phones.free.qsize() == 2)
-    assert {one.on.name for one in results.values()} == {"a", "b"}
+    assert {outcome.on.name for outcome in results.values()} == {"a", "b"}
     assert len(phones.leased) > count + 2  # each goes back after a while, though there is work
 
 
@@ -305,7 +308,7 @@ def test_a_candidate_that_may_take_longer_gets_a_longer_session() -> None:
     engine.give("usual", timeout=100)
     with measuring(Phones(["a"]), engine):
         engine.finish()
-    first, second = (one.seconds for one in MadeUpChild.connected)
+    first, second = (child.seconds for child in MadeUpChild.connected)
     assert second >= worker.RENEW_SECONDS + worker.PREPARE_SECONDS + 100 > first
 
 
@@ -322,7 +325,7 @@ def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
         results = engine.finish()
     assert [results[number].outputs for number in (0, 1, 2, 3)] == [(), (b"1", b"2"), (), ()]
     assert failures(results) == {2: "crash"} and results[1].seconds and not results[2].seconds
-    first, second, *_ = (one.seconds for one in MadeUpChild.connected)
+    first, second, *_ = (child.seconds for child in MadeUpChild.connected)
     assert second > first
 
 
@@ -343,7 +346,7 @@ def test_a_fault_of_ours_takes_no_other_device_along() -> None:
     phones = Phones(["a"], refusal=ZeroDivisionError("a fault"))
     engine = Engine("usual")
     with measuring(phones, engine) as fleet:
-        wait_for(lambda: "ZeroDivisionError: a fault" in [one.note for one in fleet.devices()])
+        wait_for(lambda: "ZeroDivisionError: a fault" in [device.note for device in fleet.devices()])
         phones.refusal = None
         engine.finish()
 
@@ -351,7 +354,7 @@ def test_a_fault_of_ours_takes_no_other_device_along() -> None:
 def test_a_job_comes_back_though_we_are_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = iter([ZeroDivisionError("a fault")])
 
-    def measured(one: worker.Worker, job: MeasureJob) -> Any:
+    def measured(measuring_worker: worker.Worker, job: MeasureJob) -> Any:
         for fault in faults:
             raise fault
         return Timed((0.1,))
@@ -359,7 +362,7 @@ def test_a_job_comes_back_though_we_are_at_fault(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(worker.Worker, "_time", measured)
     engine = Engine("usual", "usual")
     with measuring(Phones(["a"]), engine):
-        assert [one.lost for one in engine.finish().values()] == [True, False]
+        assert [outcome.lost for outcome in engine.finish().values()] == [True, False]
 
 
 def test_at_the_end_every_job_comes_back_once_and_no_thread_stays() -> None:
@@ -368,11 +371,11 @@ def test_at_the_end_every_job_comes_back_once_and_no_thread_stays() -> None:
     fleet = Fleet(Phones(["a", "b"]), "cpu")
     assert fleet.identity() is None
     fleet.start(engine.take, engine.outcomes.append)
-    wait_for(lambda: [one.state for one in fleet.devices()] == ["measuring"] * 2)
+    wait_for(lambda: [device.state for device in fleet.devices()] == ["measuring"] * 2)
     fleet.hold(engine.take() or pytest.fail("no job is left"))
     fleet.close(grace=0.05)
     fleet.close()
-    assert all(one.lost and one.failure is None for one in engine.finish().values())
+    assert all(outcome.lost and outcome.failure is None for outcome in engine.finish().values())
     assert fleet.live() == 0 and threading.active_count() == before
     assert MadeUpChild.asked and not any(isinstance(asked, Disconnect) for _, asked in MadeUpChild.asked[:2])
     assert any(isinstance(asked, Prepare) for _, asked in MadeUpChild.asked)

@@ -142,21 +142,21 @@ def test_the_fastest_of_each_workload_is_taken_with_its_baseline(directory: Path
             result("c", "imported", 5.0),
         ],
     )
-    found = taken(directory)
-    assert found is not None
-    assert [(k.workload, k.trace, k.seconds, k.baseline, k.faster) for k in found.kernels] == [
+    choice = taken(directory)
+    assert choice is not None
+    assert [(k.workload, k.trace, k.seconds, k.baseline, k.faster) for k in choice.kernels] == [
         ("module of a", "fast", 1.0, 3.0, True),
         ("module of b", "slower than untuned", 2.0, 1.0, False),
         ("module of c", "imported", 5.0, None, True),
     ]
-    assert (found.device, found.driver, found.emulated) == (PHONE.device, PHONE.driver, False)
+    assert (choice.device, choice.driver, choice.emulated) == (PHONE.device, PHONE.driver, False)
 
 
 def test_the_digest_changes_with_what_decides_a_package(directory: Path) -> None:
     def digest() -> str:
-        found = taken(directory)
-        assert found is not None
-        return found.digest
+        choice = taken(directory)
+        assert choice is not None
+        return choice.digest
 
     keep(directory, [result("a", BASELINE, 3.0), result("a", "fast", 1.0)])
     first = digest()
@@ -172,8 +172,8 @@ def test_the_digest_changes_with_what_decides_a_package(directory: Path) -> None
 def test_one_device_needs_no_choice_and_several_do(directory: Path) -> None:
     keep(directory, [result("a", "x", 1.0, PHONE)])
     keep(directory, [result("a", "y", 1.0, replace(PHONE, target="another target", device="elsewhere"))])
-    found = taken(directory)
-    assert found is not None and found.device == PHONE.device
+    choice = taken(directory)
+    assert choice is not None and choice.device == PHONE.device
     keep(directory, [result("a", "z", 1.0, OTHER)])
     with pytest.raises(ConfigError) as raised:
         taken(directory)
@@ -192,8 +192,8 @@ def test_one_device_needs_no_choice_and_several_do(directory: Path) -> None:
 )
 def test_words_choose_among_devices_and_drivers(directory: Path, words: str, driver: str) -> None:
     keep(directory, [result("a", "x", 1.0, context) for context in (PHONE, NEWER, OTHER)])
-    found = taken(directory, like=LIKE, tuned_on=words)
-    assert found is not None and found.driver == driver
+    choice = taken(directory, like=LIKE, tuned_on=words)
+    assert choice is not None and choice.driver == driver
 
 
 @pytest.mark.parametrize(("words", "count"), [("650", 2), ("Mali", 0)])
@@ -208,24 +208,24 @@ def test_the_device_that_is_compiled_for_chooses_its_records(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(directory, [result("a", "x", 1.0, context) for context in (NEWER, OTHER, PHONE)])
-    found = taken(directory, like=LIKE)
-    assert found is not None and (found.device, found.driver) == (PHONE.device, PHONE.driver)
+    choice = taken(directory, like=LIKE)
+    assert choice is not None and (choice.device, choice.driver) == (PHONE.device, PHONE.driver)
     assert not caplog.records
 
 
 def test_for_a_cpu_its_system_on_chip_chooses(directory: Path) -> None:
     chip, other = (Context(target_key(ARM), "0.25.0", name, "") for name in ("SM8250", "SM8550"))
     keep(directory, [result("a", "x", 1.0, context) for context in (chip, other)])
-    found = tuned_schedules.tuning_for_target(directory, ARM, "0.25.0", like=LIKE)
-    assert found is not None and (found.device, found.driver) == ("SM8250", "")
+    choice = tuned_schedules.tuning_for_target(directory, ARM, "0.25.0", like=LIKE)
+    assert choice is not None and (choice.device, choice.driver) == ("SM8250", "")
 
 
 def test_records_of_another_driver_are_taken_with_a_warning(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(directory, [result("a", "x", 1.0, context) for context in (PHONE, OTHER)])
-    found = taken(directory, like=replace(LIKE, opencl_driver="V@0999"))
-    assert found is not None and found.driver == PHONE.driver
+    choice = taken(directory, like=replace(LIKE, opencl_driver="V@0999"))
+    assert choice is not None and choice.driver == PHONE.driver
     assert "V@0502" in caplog.text and "V@0999" in caplog.text
 
 
@@ -247,8 +247,8 @@ def test_records_for_another_target_or_tvm_are_none(
 
 def test_emulated_times_are_named(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     keep(directory, [result("a", "x", 1.0, emulated=True)])
-    found = taken(directory)
-    assert found is not None and found.emulated
+    choice = taken(directory)
+    assert choice is not None and choice.emulated
     assert "emulation" in caplog.text
 
 
@@ -276,12 +276,12 @@ def test_records_without_textures_are_taken_of_the_same_device_and_driver_alone(
 
 def test_a_kernel_of_both_forms_has_the_schedule_for_textures(directory: Path) -> None:
     keep(directory, [result("a", "ours", 2.0), result("a", "of the twin", 1.0, BUFFERS)])
-    found = taken(directory)
-    assert found is not None and [kernel.trace for kernel in found.kernels] == ["ours"]
+    choice = taken(directory)
+    assert choice is not None and [kernel.trace for kernel in choice.kernels] == ["ours"]
 
 
 def test_a_target_without_textures_has_its_own_records_alone(directory: Path) -> None:
     keep(directory, [result("a", "x", 1.0), result("b", "y", 1.0, BUFFERS)])
     target = replace(ADRENO, textures=False)
-    found = tuned_schedules.tuning_for_target(directory, target, "0.25.0")
-    assert found is not None and [kernel.trace for kernel in found.kernels] == ["y"]
+    choice = tuned_schedules.tuning_for_target(directory, target, "0.25.0")
+    assert choice is not None and [kernel.trace for kernel in choice.kernels] == ["y"]

@@ -62,13 +62,13 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
     flag, home = tree(tmp_path / "flag"), tree(tmp_path / "home")
-    found = sources.find_source(
+    source = sources.find_source(
         TvmSettings(tvm_source=str(flag), provider="auto"), environ={"TVM_HOME": str(home)}
     )
-    assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.reason
-    assert (found.version, found.ffi_version) == ("0.25.0", "0.1.2")
-    found = sources.find_source(AUTO, environ={"TVM_HOME": str(home)})
-    assert (found.path, found.provider) == (home, "path") and "TVM_HOME" in found.reason
+    assert (source.path, source.provider) == (flag, "path") and "--tvm-source" in source.reason
+    assert (source.version, source.ffi_version) == ("0.25.0", "0.1.2")
+    source = sources.find_source(AUTO, environ={"TVM_HOME": str(home)})
+    assert (source.path, source.provider) == (home, "path") and "TVM_HOME" in source.reason
 
 
 def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 
 def test_debian_keeps_its_own_archives_and_drops_third_parties() -> None:
     files = {"/a/debian.sources": DEBIAN_SOURCES, "/a/third.list": THIRD_PARTIES}
-    found = for_device(files, DEBIAN, native=False)
-    assert [(source.uri, source.suite, source.components) for source in found] == [
+    repos = for_device(files, DEBIAN, native=False)
+    assert [(source.uri, source.suite, source.components) for source in repos] == [
         ("http://mirror.test/debian", "bookworm", ("main",)),
         ("http://mirror.test/debian", "bookworm-updates", ("main",)),
         ("http://mirror.test/debian-security", "bookworm-security", ("main",)),
     ]
-    assert found[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
-    assert "Architectures: arm64\n" in found[2].stanza("arm64") and "amd64" not in found[2].stanza("arm64")
+    assert repos[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
+    assert "Architectures: arm64\n" in repos[2].stanza("arm64") and "amd64" not in repos[2].stanza("arm64")
 
 
 def test_one_line_sources() -> None:
@@ -92,10 +92,10 @@ def test_key_inside_a_stanza_is_kept() -> None:
 
 
 def test_ubuntu_goes_to_the_ports_archive() -> None:
-    found = for_device({"u.sources": UBUNTU_SOURCES}, UBUNTU, native=False)
-    assert {source.uri for source in found} == {"http://ports.ubuntu.com/ubuntu-ports/"}
-    assert [source.suite for source in found] == ["noble", "noble-updates", "noble-security"]
-    assert found[0].components == ("main", "universe")
+    repos = for_device({"u.sources": UBUNTU_SOURCES}, UBUNTU, native=False)
+    assert {source.uri for source in repos} == {"http://ports.ubuntu.com/ubuntu-ports/"}
+    assert [source.suite for source in repos] == ["noble", "noble-updates", "noble-security"]
+    assert repos[0].components == ("main", "universe")
     on_arm = for_device({"u.sources": UBUNTU_SOURCES}, UBUNTU, native=True)
     assert on_arm[0].uri == "http://de.archive.ubuntu.com/ubuntu/"
 
@@ -110,8 +110,8 @@ def test_ubuntu_goes_to_the_ports_archive() -> None:
     ],
 )
 def test_ubuntu_mirrors(uri: str, twin: str) -> None:
-    (found,) = for_device({"u.list": f"deb {uri} noble main"}, UBUNTU, native=False)
-    assert found.uri == twin
+    (source,) = for_device({"u.list": f"deb {uri} noble main"}, UBUNTU, native=False)
+    assert source.uri == twin
 
 
 def test_source_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

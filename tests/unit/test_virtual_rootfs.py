@@ -161,17 +161,17 @@ def test_android_userland_answers_with_its_own_properties(image: Path) -> None:
     )
     (image / "vendor").mkdir()
     (image / "vendor/build.prop").write_text("ro.product.vendor.model=Phone 7\n")
-    said = properties.of_device("three", image, ARM64)
-    assert said["ro.adt.platform"] == "android-arm64-v8a" and said["ro.adt.virtual"] == "1"
-    assert (said["ro.build.version.sdk"], said["ro.product.model"]) == ("30", "Phone 7")
-    assert said["ro.product.brand"] == "Acme"
-    assert said["ro.product.cpu.abilist"] == "arm64-v8a", "only what runs here"
-    assert "none of Android's services" in said["ro.adt.notice"]
+    values = properties.of_device("three", image, ARM64)
+    assert values["ro.adt.platform"] == "android-arm64-v8a" and values["ro.adt.virtual"] == "1"
+    assert (values["ro.build.version.sdk"], values["ro.product.model"]) == ("30", "Phone 7")
+    assert values["ro.product.brand"] == "Acme"
+    assert values["ro.product.cpu.abilist"] == "arm64-v8a", "only what runs here"
+    assert "none of Android's services" in values["ro.adt.notice"]
 
 
 def test_a_linux_userland_cannot_pose_as_a_phone(tmp_path: Path) -> None:
     (tmp_path / "system").mkdir()
     (tmp_path / "system/build.prop").write_text("ro.product.model=Phone\nro.build.version.sdk=30\nro.x=y\n")
-    said = properties.of_device("four", tmp_path, ARM64)
-    assert "not Android" in said["ro.product.model"] and said["ro.x"] == "y"
+    values = properties.of_device("four", tmp_path, ARM64)
+    assert "not Android" in values["ro.product.model"] and values["ro.x"] == "y"
     assert [path.name for path in tmp_path.rglob("*")] == ["system", "build.prop"]

@@ -47,8 +47,8 @@ def write(entry: state.EmulatorRecord) -> state.Home:
 
 def test_running_process_is_found(record: state.EmulatorRecord) -> None:
     write(record)
-    (found,) = emulator.listing()
-    assert (found.serial, found.pid, found.running) == ("127.0.0.1:5555", record.pid, True)
+    (listed,) = emulator.listing()
+    assert (listed.serial, listed.pid, listed.running) == ("127.0.0.1:5555", record.pid, True)
 
 
 def test_recycled_pid_is_neither_listed_nor_killed(
@@ -145,8 +145,8 @@ def test_modes(
     answers = {"userns": userns, "root": root}
     monkeypatch.setattr(prerequisites, "run_trial", lambda which, *_: answers[which])
     monkeypatch.setattr(prerequisites.os, "geteuid", lambda: uid)
-    found, namespaces, arm64 = prerequisites.choose_mode(native, qemu)
-    assert found == mode
+    chosen, namespaces, arm64 = prerequisites.choose_mode(native, qemu)
+    assert chosen == mode
     wrong = [check for check in (namespaces, arm64) if not check.ok]
     assert bool(wrong) == (mode == "")
     assert not wrong or wrong[0].remedy, "what to do about the first thing that is wrong"
@@ -169,8 +169,8 @@ def test_dynamic_qemu_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fake.write_bytes(Path(sys.executable).resolve().read_bytes())
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found, why = prerequisites.find_qemu()
-    assert found is None and "not statically linked" in why
+    qemu, reason = prerequisites.find_qemu()
+    assert qemu is None and "not statically linked" in reason
     fake.write_text("#!/bin/sh\n")
     assert prerequisites.find_qemu()[0] is None, "a script is no interpreter either"
 
@@ -193,5 +193,5 @@ def test_record_of_before_there_were_abis_is_read(record: state.EmulatorRecord) 
     at = write(record)
     old = at.record.read_text()
     at.record.write_text("".join(row for row in old.splitlines() if "abi" not in row).replace('"",}', '""}'))
-    (found,) = emulator.listing()
-    assert found.abi == "arm64-v8a"
+    (listed,) = emulator.listing()
+    assert listed.abi == "arm64-v8a"

@@ -16,8 +16,8 @@ from adt.virtual.wire import Closed, Stream
 class Talk:
     """A host that says everything at once, acknowledges at once, and then hangs up."""
 
-    def __init__(self, said: bytes) -> None:
-        self.said, self.heard = said, b""
+    def __init__(self, sent: bytes) -> None:
+        self.said, self.heard = sent, b""
 
     def run(self) -> bytes:
         """Return everything that the session answered."""
@@ -47,10 +47,10 @@ def request(identifier: bytes, payload: bytes) -> bytes:
 
 
 def push(path: Path, data: bytes, *, mode: int = 0o100644, done: bool = True) -> bytes:
-    said = request(b"SEND", f"{path},{mode}".encode())
+    sent = request(b"SEND", f"{path},{mode}".encode())
     for start in range(0, len(data), sync.MAX_DATA):
-        said += request(b"DATA", data[start : start + sync.MAX_DATA])
-    return said + (struct.pack("<4sI", b"DONE", 1_000_000_000) if done else b"")
+        sent += request(b"DATA", data[start : start + sync.MAX_DATA])
+    return sent + (struct.pack("<4sI", b"DONE", 1_000_000_000) if done else b"")
 
 
 QUIT = request(b"QUIT", b"")
@@ -109,14 +109,14 @@ def test_push_of_a_link(tmp_path: Path) -> None:
 
 def test_push_of_an_empty_file(tmp_path: Path) -> None:
     """Push an empty file: adb sends a DATA of no bytes before DONE."""
-    said = request(b"SEND", f"{tmp_path}/empty,33188".encode()) + request(b"DATA", b"")
-    said += struct.pack("<4sI", b"DONE", 5)
-    assert Talk(said + push(tmp_path / "next", b"x") + QUIT).run() == (b"OKAY" + bytes(4)) * 2
+    sent = request(b"SEND", f"{tmp_path}/empty,33188".encode()) + request(b"DATA", b"")
+    sent += struct.pack("<4sI", b"DONE", 5)
+    assert Talk(sent + push(tmp_path / "next", b"x") + QUIT).run() == (b"OKAY" + bytes(4)) * 2
     assert (tmp_path / "empty").read_bytes() == b"" and (tmp_path / "next").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("sent", "text"),
     [
         (request(b"RECV", b"/none/at/all"), b"open failed: No such file or directory"),
         (request(b"RECV", b"/"), b"read failed: Is a directory"),
@@ -131,12 +131,12 @@ def test_push_of_an_empty_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_failures_say_why(said: bytes, text: bytes) -> None:
-    assert Talk(said + QUIT).run() == request(b"FAIL", text)
+def test_failures_say_why(sent: bytes, text: bytes) -> None:
+    assert Talk(sent + QUIT).run() == request(b"FAIL", text)
 
 
 def test_dry_run_writes_nothing(tmp_path: Path) -> None:
-    said = request(b"SND2", bytes(tmp_path / "x")) + struct.pack("<4sII", b"SND2", 0o644, sync.DRY_RUN)
-    said += request(b"DATA", b"abc") + struct.pack("<4sI", b"DONE", 0)
-    assert Talk(said + QUIT).run() == b"OKAY" + bytes(4)
+    sent = request(b"SND2", bytes(tmp_path / "x")) + struct.pack("<4sII", b"SND2", 0o644, sync.DRY_RUN)
+    sent += request(b"DATA", b"abc") + struct.pack("<4sI", b"DONE", 0)
+    assert Talk(sent + QUIT).run() == b"OKAY" + bytes(4)
     assert not (tmp_path / "x").exists()

@@ -124,11 +124,11 @@ def test_exactly_more_than_the_buffer_holds_does_not_hang() -> None:
     async def run(host: Host) -> None:
         stream = host.stream()
         stream.accept()
-        wanted = asyncio.ensure_future(stream.exactly(3 * LOW_WATER))
+        pending = asyncio.ensure_future(stream.exactly(3 * LOW_WATER))
         for _ in range(3):
             await asyncio.sleep(0)
             stream.on_write(bytes(LOW_WATER))
-        assert len(await wanted) == 3 * LOW_WATER
+        assert len(await pending) == 3 * LOW_WATER
 
     in_loop(run)
 

@@ -100,8 +100,8 @@ def test_a_terminal_gets_whole_words(
     assert all(" " not in line.strip() or line.strip().startswith("adt ") for line in long), long
     words = piped(*arguments, program=program).split()
     assert len(" ".join(words)) > COLUMNS
-    told = {word for line in lines for word in line.split()}
-    assert [word for word in words if word not in told and not re.search(r"\d", word)] == []
+    shown_words = {word for line in lines for word in line.split()}
+    assert [word for word in words if word not in shown_words and not re.search(r"\d", word)] == []
 
 
 def test_a_continued_line_is_indented() -> None:

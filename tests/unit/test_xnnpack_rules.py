@@ -76,8 +76,8 @@ def operators() -> dict[str, tuple[str, Callable[[], Sequence[Any]]]]:
 def test_operators(name: str, rules: Any) -> None:
     words, make = operators()[name]
     calls = make()
-    given = reason(rules, str(calls[0].op.name).rpartition(".")[2], *calls)
-    assert words in given and bool(words) == bool(given)
+    refusal = reason(rules, str(calls[0].op.name).rpartition(".")[2], *calls)
+    assert words in refusal and bool(words) == bool(refusal)
 
 
 def test_half_precision_is_for_processors_that_compute_in_it() -> None:
@@ -127,8 +127,8 @@ def integers(
     ],
 )
 def test_integers(changes: dict[str, Any], words: str, rules: Any) -> None:
-    given = reason(rules, "conv2d", *integers(**changes))
-    assert words in given and bool(words) == bool(given)
+    refusal = reason(rules, "conv2d", *integers(**changes))
+    assert words in refusal and bool(words) == bool(refusal)
 
 
 def test_a_directory_of_the_users_must_have_all_trees(tmp_path: Path) -> None:

@@ -153,12 +153,12 @@ def in_file(fd: int, offset: int = 0, size: int = -1) -> Blob:
 
 def source(manifest: Blob, params: Blob, library: Blob | str) -> Source:
     named = isinstance(library, str)
-    made = Source(
+    structure = Source(
         ctypes.sizeof(Source), manifest, params, Blob(None, -1, 0, -1) if named else library,
         library.encode() if named else None,
     )  # fmt: skip
-    made.kept = (manifest, params, library)
-    return made
+    structure.kept = (manifest, params, library)
+    return structure
 
 
 class Tensor:
@@ -213,15 +213,15 @@ class Runner:
     """A handle."""
 
     def __init__(
-        self, library: Library, package: Path | Source, given: Options | None = None, **options: str
+        self, library: Library, package: Path | Source, block: Options | None = None, **options: str
     ) -> None:
         self.library, self.handle = library, c_void_p()
-        if given is None:
-            given = Options(ctypes.sizeof(Options), **{name: text.encode() for name, text in options.items()})
+        if block is None:
+            block = Options(ctypes.sizeof(Options), **{name: text.encode() for name, text in options.items()})
         if isinstance(package, Source):
-            library.call("create_from", byref(package), byref(given), byref(self.handle))
+            library.call("create_from", byref(package), byref(block), byref(self.handle))
         else:
-            library.call("create", str(package).encode(), byref(given), byref(self.handle))
+            library.call("create", str(package).encode(), byref(block), byref(self.handle))
         assert self.handle
 
     def session(self) -> Runner:

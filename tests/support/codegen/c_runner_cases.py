@@ -283,9 +283,9 @@ def names(library: Library, first: Path, second: Path) -> None:
 
     x = np.array([[1, 2, 3, 4]], "float32")
     product = x @ (np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5)
-    wanted = np.maximum(product, 0), 1 / (1 + np.exp(-product))
+    expected = np.maximum(product, 0), 1 / (1 + np.exp(-product))
     runners = [load(package) for package in (first, second)]
-    for runner, y in zip(runners, wanted, strict=True):
+    for runner, y in zip(runners, expected, strict=True):
         runner.set(0, x)
         runner.run()
         np.testing.assert_allclose(runner.get(0), y, rtol=1e-5)
@@ -303,8 +303,8 @@ def scratch(library: Library, mixed: Path, tmp_path: Path) -> None:
     runner = Runner(library, source(*parts), scratch=str(tmp_path))
     assert not list(tmp_path.iterdir())
     run_mixed(runner)
-    gone = str(tmp_path / "gone")
-    library.refused(MISMATCH, "gone", call=lambda: Runner(library, source(*parts), scratch=gone))
+    missing = str(tmp_path / "gone")
+    library.refused(MISMATCH, "gone", call=lambda: Runner(library, source(*parts), scratch=missing))
 
 
 def at_once(*works: Callable[[], Any]) -> None:
@@ -521,21 +521,21 @@ def sessions(library: Library, mixed: Path, recurrent: Path) -> None:
         run_mixed(runner, X * 7)
         runner.free()
 
-    one = Runner(library, recurrent)
-    two = one.session()
-    for runner, start in ((one, 0), (two, 100)):
+    original = Runner(library, recurrent)
+    two = original.session()
+    for runner, start in ((original, 0), (two, 100)):
         runner.set(0, np.full(4, start, "float32"), entry=1)
         runner.set(1, np.zeros(4, "float32"), entry=1)
-    for steps, runner in ((3, one), (5, two)):
+    for steps, runner in ((3, original), (5, two)):
         for _ in range(steps):
             runner.run(1)
             runner.carry(1, 1, 1, 0)
-    assert (one.get(1, 1)[0], two.get(1, 1)[0]) == (3, 105)
+    assert (original.get(1, 1)[0], two.get(1, 1)[0]) == (3, 105)
 
     out = c_void_p(1)
     library.refused(USAGE, "of is NULL", call=lambda: library.call("create_session", None, byref(out)))
     assert not out
-    library.refused(USAGE, "out is NULL", call=lambda: one.call("create_session", None))
+    library.refused(USAGE, "out is NULL", call=lambda: original.call("create_session", None))
 
 
 def sessions_share_weights(library: Library, large: Path) -> None:
@@ -722,10 +722,10 @@ def programs_are_built(library: Library, on_opencl: Path, tmp_path: Path) -> Non
     assert calls[0] == (42, 0, total)
     assert calls[-1] == (42, total, total)
     assert calls == sorted(set(calls))
-    for one in (lazily, runner):
-        one.set(0, x)
-        one.run()
-        assert one.ask("program_cache") == "written"
+    for either in (lazily, runner):
+        either.set(0, x)
+        either.run()
+        assert either.ask("program_cache") == "written"
     assert lazily.get(0).tolist() == runner.get(0).tolist()
     assert load(2).ask("program_cache") == "hit"
     assert calls == []  # nothing is left to be built

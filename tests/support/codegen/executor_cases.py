@@ -42,15 +42,15 @@ def runner_threads() -> list[int]:
     return [int(task.name) for task in threads() if (task / "comm").read_text() == "adt-runner\n"]
 
 
-def settles(look: Callable[[], Any], wanted: Any) -> None:
+def settles(look: Callable[[], Any], expected: Any) -> None:
     """Wait until *look* sees *wanted*: Linux lists a thread that was joined a moment longer."""
 
     def seen() -> bool:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that was listed has gone
-            return bool(look() == wanted)
+            return bool(look() == expected)
         return False
 
-    wait_for(seen, f"to see {wanted}", seconds=10)
+    wait_for(seen, f"to see {expected}", seconds=10)
 
 
 def with_callers(work: Callable[[], None], look: Callable[[], Any]) -> Any:

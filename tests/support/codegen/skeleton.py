@@ -49,7 +49,7 @@ def java_escapes(text: str) -> str:
     """Return the text that javac sees: it turns escapes like ``\u000a`` into characters before anything
     else."""
     return re.sub(
-        r"(?<!\\)((?:\\\\)*)\\u+([0-9a-fA-F]{4})", lambda found: found[1] + chr(int(found[2], 16)), text
+        r"(?<!\\)((?:\\\\)*)\\u+([0-9a-fA-F]{4})", lambda match: match[1] + chr(int(match[2], 16)), text
     )
 
 
@@ -60,20 +60,20 @@ def c_like(text: str, *, nested: bool, templates: bool = False) -> list[str]:
         nested: comments nest, as Kotlin's do.
         templates: a ``$`` in a literal is code, as in Kotlin.
     """
-    found: list[str] = []
+    tokens: list[str] = []
     position = 0
     while token := TOKEN.match(text, position):
-        said, position = token.group(), token.end()
-        if said == "/*":
+        word, position = token.group(), token.end()
+        if word == "/*":
             position = _comment_end(text, token.start(), nested)
-        elif said in ('"', "'"):
+        elif word in ('"', "'"):
             raise Unclosed(text[token.start() : token.start() + 80])
-        elif said.startswith(('"', "'")) and not said.startswith('"""'):
-            code = re.findall(r"(?<!\\)(?:\\\\)*\$(\{[^}]*\}|\w+)", said) if templates else []
-            found.append('""' + "".join(code))
-        elif not said.startswith("//") and not said.isspace():
-            found.append(said)
-    return found
+        elif word.startswith(('"', "'")) and not word.startswith('"""'):
+            code = re.findall(r"(?<!\\)(?:\\\\)*\$(\{[^}]*\}|\w+)", word) if templates else []
+            tokens.append('""' + "".join(code))
+        elif not word.startswith("//") and not word.isspace():
+            tokens.append(word)
+    return tokens
 
 
 TOKEN = re.compile(
@@ -100,16 +100,16 @@ def _comment_end(text: str, position: int, nested: bool) -> int:
 
 def cmake(text: str) -> list[str]:
     """Return the tokens of CMake, each quoted argument as ``""`` and what it refers to."""
-    found: list[str] = []
+    tokens: list[str] = []
     for token in re.finditer(r'#[^\n]*|"(?:[^"\\]|\\.)*"|"|\s+|[^\s"#()]+|[()]', text, re.DOTALL):
-        said = token.group()
-        if said == '"':
+        word = token.group()
+        if word == '"':
             raise Unclosed(text[token.start() : token.start() + 80])
-        if said.startswith('"'):
-            found.append('""' + "".join(re.findall(r"(?<!\\)(?:\\\\)*(\$\{[^}]*\}|\$<[^>]*>|@\w+@)", said)))
-        elif not said.startswith("#") and not said.isspace():
-            found.append(said)
-    return found
+        if word.startswith('"'):
+            tokens.append('""' + "".join(re.findall(r"(?<!\\)(?:\\\\)*(\$\{[^}]*\}|\$<[^>]*>|@\w+@)", word)))
+        elif not word.startswith("#") and not word.isspace():
+            tokens.append(word)
+    return tokens
 
 
 def tags(element: ElementTree.Element) -> list[Any]:
@@ -118,7 +118,7 @@ def tags(element: ElementTree.Element) -> list[Any]:
 
 def keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: keys(one) for key, one in value.items()}
+        return {key: keys(element) for key, element in value.items()}
     if isinstance(value, list):
-        return [keys(one) for one in value]
+        return [keys(element) for element in value]
     return type(value).__name__

@@ -365,10 +365,10 @@ def handed_through(library: Library, model: Path) -> None:
     x.free()
     runner.call("start", 0)
     runner.set(0, array(5))  # only the queue has x
-    wanted = np.float32(2)
+    expected = np.float32(2)
     for _ in range(8):
-        wanted = np.sin(wanted)
-    np.testing.assert_allclose(y.get(), wanted, rtol=1e-5)
+        expected = np.sin(expected)
+    np.testing.assert_allclose(y.get(), expected, rtol=1e-5)
 
 
 def copies(library: Library, state_on_opencl: Path) -> None:

@@ -42,9 +42,9 @@ def outputs_of(
     platform = manifest.target.platform
     rtvm = rtvm_of(platform, xnnpack="xnnpack" in manifest.offload, cache=cache_dir())
     with tempfile.TemporaryDirectory() as place:
-        given, computed = Path(place, "in.npz"), Path(place, "out.npz")
-        np.savez(given, **dict(inputs))
-        words = [rtvm, "--model", package, "--input", given, "--output", computed]
+        in_file, computed = Path(place, "in.npz"), Path(place, "out.npz")
+        np.savez(in_file, **dict(inputs))
+        words = [rtvm, "--model", package, "--input", in_file, "--output", computed]
         emulator = (*EMULATORS[platform], "-cpu", processor) if platform in EMULATORS else ()
         command = [*emulator, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)

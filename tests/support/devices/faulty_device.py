@@ -291,10 +291,10 @@ def end_early(stream: Stream, injector: Injector) -> Stream:
 
     async def write(data: bytes | bytearray | memoryview) -> None:
         nonlocal written
-        kept = injector.keep(written, len(data))
+        length = injector.keep(written, len(data))
         written += len(data)
-        await write_whole(data if kept is None else memoryview(data)[:kept])
-        if kept is not None:
+        await write_whole(data if length is None else memoryview(data)[:length])
+        if length is not None:
             stream.close()
             raise Closed
 

@@ -98,8 +98,8 @@ class Rack:
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """Yield an empty rack with an adb server, HOME and state directory of its own."""
-    with open_rack(tmp_path_factory.mktemp("home")) as found:
-        yield found
+    with open_rack(tmp_path_factory.mktemp("home")) as opened_rack:
+        yield opened_rack
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +132,11 @@ def open_rack(home: Path, *, program: Path | None = None, abi: str | None = None
         patch.setenv("ADB_MDNS", "0")
         if program is not None:
             patch.setenv("ADBUTILS_ADB_PATH", str(program))
-        found = Rack(home / "state", abi)
+        opened_rack = Rack(home / "state", abi)
         try:
-            yield found
+            yield opened_rack
         finally:
-            found.stop_all()
+            opened_rack.stop_all()
             subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
 
 
@@ -154,7 +154,7 @@ def adb_program(name: str) -> Path:
 def adb_server() -> int:
     port = adb.server_port()
     heard = sockets.parse_listeners(Path("/proc/net/tcp").read_text())
-    (inode,) = [one.inode for one in heard if one.port == port]
+    (inode,) = [listener.inode for listener in heard if listener.port == port]
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if any(str(entry.readlink()) == f"socket:[{inode}]" for entry in (process / "fd").iterdir()):

@@ -52,8 +52,8 @@ def _unpack(directory: Path) -> None:
     for wheel in _WHEELS:
         with zipfile.ZipFile(download.fetch(wheel)) as archive:
             for name in archive.namelist():
-                if found := _WANTED.fullmatch(name):
-                    with archive.open(name) as packed, (libraries / found[1]).open("wb") as out:
+                if match := _WANTED.fullmatch(name):
+                    with archive.open(name) as packed, (libraries / match[1]).open("wb") as out:
                         shutil.copyfileobj(packed, out)
     (directory / "vendors").mkdir()
     # The final place: the directory is renamed when it is complete.

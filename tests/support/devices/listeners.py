@@ -25,12 +25,12 @@ TABLES = [Path("/proc/net", name) for name in ("tcp", "tcp6", "udp", "udp6")]
 
 def parse(text: str) -> set[tuple[str, int]]:
     """Return local address with port, and pid, of each row that ``ss -Hltunp`` printed."""
-    found = set()
+    listeners = set()
     for line in text.splitlines():
         columns = line.split()
         address = columns[4]
-        found |= {(address, int(pid)) for pid in re.findall(r"pid=(\d+)", line)}
-    return found
+        listeners |= {(address, int(pid)) for pid in re.findall(r"pid=(\d+)", line)}
+    return listeners
 
 
 def reachable(table: str) -> set[str]:

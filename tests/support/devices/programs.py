@@ -56,13 +56,15 @@ def command_lines(text: str, variable: str | None = None) -> dict[int, str]:
     Args:
         variable: ``NAME=VALUE`` in the environment of those processes.
     """
-    found = {}
+    lines = {}
     for process in psutil.process_iter(["cmdline", "environ"]):
         line, environment = " ".join(process.info["cmdline"] or ()), process.info["environ"] or {}
-        wanted = variable is None or environment.get(variable.partition("=")[0]) == variable.partition("=")[2]
-        if text in line and wanted and process.pid != os.getpid():
-            found[process.pid] = line
-    return found
+        matches = (
+            variable is None or environment.get(variable.partition("=")[0]) == variable.partition("=")[2]
+        )
+        if text in line and matches and process.pid != os.getpid():
+            lines[process.pid] = line
+    return lines
 
 
 def path_with_adt() -> str:

@@ -35,29 +35,29 @@ busybox sha256sum "$@"
 
 def remains(device: Device) -> list[str]:
     """List everything of ours on *device* that should not outlive an adt: one sentence each."""
-    found = [line for line in device.script(_FILES, OURS).out.splitlines() if line]
+    leftovers = [line for line in device.script(_FILES, OURS).out.splitlines() if line]
     rows = device.shell(["ps", "-A", "-o", "PID,ARGS"]).out.splitlines()[1:]
-    found += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
+    leftovers += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
     forwards = adb.query("host:list-forward", doing="listing forwards")
-    found += [f"forward {line}" for line in forwards.splitlines() if line.startswith(f"{device.serial} ")]
+    leftovers += [f"forward {line}" for line in forwards.splitlines() if line.startswith(f"{device.serial} ")]
     deadline = Deadline(120, "listing reverses")
     with adb.open_device(device.serial, "reverse:list-forward", deadline=deadline) as wire:
-        found += [f"reverse {line}" for line in wire.read_text().splitlines() if line]
-    return found
+        leftovers += [f"reverse {line}" for line in wire.read_text().splitlines() if line]
+    return leftovers
 
 
 def soon_nothing(device: Device, *, after: str = "") -> None:
     """Assert that nothing remains, once what was ended has had time to clean up after itself."""
-    found: list[str] = []
+    leftovers: list[str] = []
 
     def nothing() -> bool:
-        found[:] = remains(device)
-        return not found
+        leftovers[:] = remains(device)
+        return not leftovers
 
     try:
         wait_for(nothing)
     except AssertionError:
-        raise AssertionError("\n".join([after, *found])) from None
+        raise AssertionError("\n".join([after, *leftovers])) from None
 
 
 def wrong_files(device: Device, directory: str, manifest: str) -> list[str]:

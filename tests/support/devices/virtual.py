@@ -129,13 +129,13 @@ def pid_namespace(info: EmulatorInfo) -> Path:
 
 
 def pids_in_namespace(space: Path) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 if (entry / "ns/pid").readlink() == space:
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def sha256(path: Path) -> str:

@@ -67,7 +67,7 @@ def outcome(op: Any, sample: Any) -> tuple[str, str] | None:
     tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors or not all(map(_is_comparable, tensors)):
         return None
-    given = [tensor.contiguous() for tensor in tensors]
+    inputs = [tensor.contiguous() for tensor in tensors]
 
     class Called(torch.nn.Module):
         def forward(self, *tensors: Any) -> Any:
@@ -78,15 +78,15 @@ def outcome(op: Any, sample: Any) -> tuple[str, str] | None:
             return tuple(result) if isinstance(result, tuple) else result  # torch.return_types have no file
 
     try:
-        results = Called()(*[t.clone() for t in given])
+        results = Called()(*[t.clone() for t in inputs])
         parts = [results] if isinstance(results, torch.Tensor) else list(results)
         if not all(isinstance(part, torch.Tensor) and _is_comparable(part) for part in parts):
             return None
         expected = [part.detach().clone() for part in parts]
-        program = torch.export.export(Called(), tuple(given))
+        program = torch.export.export(Called(), tuple(inputs))
     except Exception:
         return None
-    return _compared(program, given, expected)
+    return _compared(program, inputs, expected)
 
 
 def _is_comparable(tensor: Any) -> bool:
@@ -97,7 +97,7 @@ def _is_comparable(tensor: Any) -> bool:
     return bool(plain and tensor.numel())
 
 
-def _compared(program: Any, given: Sequence[Any], expected: Sequence[Any]) -> tuple[str, str] | None:
+def _compared(program: Any, inputs: Sequence[Any], expected: Sequence[Any]) -> tuple[str, str] | None:
     """Return status and reason of *program*: compiled by TVM alone, and by adt if that is not right.
 
     Returns None if torch cannot write it to a file.
@@ -117,7 +117,7 @@ def _compared(program: Any, given: Sequence[Any], expected: Sequence[Any]) -> tu
         for compute in (_by_tvm, _by_adt):
             try:
                 names = [spec.name for spec in program_inputs(program)]
-                values = compute(path, dict(zip(names, [t.numpy() for t in given], strict=True)))
+                values = compute(path, dict(zip(names, [t.numpy() for t in inputs], strict=True)))
                 verdict = _judged(values, [each.numpy() for each in expected])
             except AdtError as error:
                 text = f"{error} {error.details or ''}"
@@ -203,11 +203,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tenth", type=int)
-    given = parser.parse_args()
-    names = given.names or names_of(given.tenth)
-    results = sweep(names, given.jobs)
+    options = parser.parse_args()
+    names = options.names or names_of(options.tenth)
+    results = sweep(names, options.jobs)
     for name, (status, reason) in sorted(results.items()):
-        if given.names or status not in (RIGHT, REFUSED):
+        if options.names or status not in (RIGHT, REFUSED):
             sys.stdout.write(f"{name}: {status}: {reason[:300]}\n")
     reasons = Counter(reason[:160] for status, reason in results.values() if status == REFUSED)
     for reason, count in reasons.most_common():

@@ -67,9 +67,9 @@ def blocked_like_plain(
     """
     blocked, convolutions = block_channels(channels_first(module), chooser)
     x = RANDOM.normal(size=shape).astype(np.float32)
-    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
-        assert have.shape == want.shape
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+    for have, expected in zip(computed(blocked, x), computed(module, x), strict=True):
+        assert have.shape == expected.shape
+        np.testing.assert_allclose(have, expected, rtol=1e-4, atol=1e-5)
     return blocked, [row.reason for row in convolutions]
 
 

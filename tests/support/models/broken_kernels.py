@@ -23,7 +23,7 @@ def broken_source(package: Path, copy: Path, function: str, old: bytes, new: byt
     """
     assert len(old) == len(new)
     library = (package / "mod.so").read_bytes()
-    sections = [found.start() for found in re.finditer(rb"// Function: ", library)]
+    sections = [match.start() for match in re.finditer(rb"// Function: ", library)]
     start = library.index(b"// Function: %s_kernel\n" % function.encode())
     end = next((at for at in sections if at > start), len(library))
     body = library.rindex(b"__kernel", start, end)  # prototypes of all kernels come before

@@ -130,7 +130,7 @@ def programs(data: bytes) -> bytes:
 
 def program_list(*binaries: bytes, count: int | None = None) -> bytes:
     """Return compiled programs as TVM's runtime gives them; *count* instead of their number."""
-    parts = b"".join(struct.pack("<Q", 1) + b"k" + struct.pack("<Q", len(one)) + one for one in binaries)
+    parts = b"".join(struct.pack("<Q", 1) + b"k" + struct.pack("<Q", len(data)) + data for data in binaries)
     return struct.pack("<Q", len(binaries) if count is None else count) + parts
 
 

@@ -19,8 +19,8 @@ def compiled(
     machine = tvm.relax.VirtualMachine(built, tvm.cpu())
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        given = [tvm.runtime.tensor(np.asarray(inputs[spec.name])) for spec in imported.inputs]
-        out = machine["main"](*given, *imported.params.values())
+        arguments = [tvm.runtime.tensor(np.asarray(inputs[spec.name])) for spec in imported.inputs]
+        out = machine["main"](*arguments, *imported.params.values())
         values = [out] if isinstance(out, tvm.runtime.Tensor) else list(out)
         return {spec.name: value.numpy() for spec, value in zip(imported.outputs, values, strict=True)}
 

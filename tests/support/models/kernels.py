@@ -24,10 +24,10 @@ def add_one(remote: Any, library: Path) -> None:
 
     remote.upload(str(library))
     numbers = np.arange(LENGTH, dtype="float32")
-    given = tvm.runtime.tensor(numbers, remote.cpu(0))
+    argument = tvm.runtime.tensor(numbers, remote.cpu(0))
     computed = tvm.runtime.tensor(np.zeros_like(numbers), remote.cpu(0))
     module = remote.load_module(library.name)
-    module["add_one"](given, computed)
+    module["add_one"](argument, computed)
     np.testing.assert_array_equal(computed.numpy(), numbers + 1)
     timed = module.time_evaluator("add_one", remote.cpu(0), number=3, repeat=2)
-    assert timed(given, computed).mean > 0
+    assert timed(argument, computed).mean > 0

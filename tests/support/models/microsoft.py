@@ -35,7 +35,7 @@ def microsoft(
     """Build one node with constants *more*; ``x`` is input *first*; an empty name is an omitted input."""
     names = list(more or {})
     names.insert(first, "x")
-    one = node(
+    operator = node(
         op,
         [name.strip("-") for name in names],
         [*outputs, *hidden],
@@ -45,7 +45,7 @@ def microsoft(
     )
     weights = {name: value for name, value in (more or {}).items() if name.strip("-")}
     model = graph_of(
-        [one], {"x": shape}, [name for name in outputs if name], weights,
+        [operator], {"x": shape}, [name for name in outputs if name], weights,
         opset=version, kind=kind, output_kind=output_kind, domain=MICROSOFT,
     )  # fmt: skip
     if out is not None:

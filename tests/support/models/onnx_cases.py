@@ -241,10 +241,10 @@ def _work(pipe: Connection) -> None:
 def _run(case: Case, rtvm: Path) -> Outcome:
     graph = case.model.graph
     constants = {tensor.name for tensor in graph.initializer}
-    given = [value for value in graph.input if value.name not in constants]
+    inputs = [value for value in graph.input if value.name not in constants]
     shapes = [
         f"{value.name}:{','.join(map(str, array.shape))}"
-        for value, array in zip(given, case.inputs, strict=True)
+        for value, array in zip(inputs, case.inputs, strict=True)
         if array.ndim and any(not dim.dim_value for dim in value.type.tensor_type.shape.dim)
     ]
     with tempfile.TemporaryDirectory(prefix="onnx-case-") as scratch:
@@ -262,7 +262,7 @@ def _run(case: Case, rtvm: Path) -> Outcome:
             return _refusal(error)
         taken = {spec.name for spec in package.manifest.entry().inputs}  # without those that decide nothing
         arrays = {
-            value.name: array for value, array in zip(given, case.inputs, strict=True) if value.name in taken
+            value.name: array for value, array in zip(inputs, case.inputs, strict=True) if value.name in taken
         }
         computed = run_package(directory, arrays, rtvm)
     if isinstance(computed, Outcome):
@@ -373,17 +373,17 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args()
+    options = parser.parse_args()
     rtvm = adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
     chosen = [
         id
         for id, case in all_cases().items()
-        if given.variant in (None, case.variant)
-        and (not given.names or any(name in id for name in given.names))
+        if options.variant in (None, case.variant)
+        and (not options.names or any(name in id for name in options.names))
     ]
     preload()
     outcomes: dict[str, Outcome] = {}
-    with multiprocessing.get_context("fork").Pool(given.jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
         for id, result in pool.imap_unordered(_outcome_of, [(id, rtvm) for id in chosen]):
             outcomes[id] = result
             if result.status not in (RIGHT, LEFT_OUT):
@@ -392,7 +392,7 @@ def main() -> int:
     for variant in VARIANTS:
         counts = Counter(result.status for id, result in outcomes.items() if id.endswith(f"-{variant}"))
         sys.stdout.write(f"{variant}: {dict(counts)}\n")
-    if given.write:
+    if options.write:
         store(outcomes)
     return int(any(result.status not in ACCEPTED for result in outcomes.values()))
 

@@ -113,13 +113,13 @@ def schemas() -> dict[str, list[Any]]:
     """Return the versions of each operator, oldest first, by name, with the domain if it is not ONNX's."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for schema in (*onnx.defs.get_all_schemas_with_history(), *native.get_all_operator_schema()):
         if schema.domain == MICROSOFT:
-            found.setdefault(f"{MICROSOFT}.{schema.name}", []).append(schema)
+            by_name.setdefault(f"{MICROSOFT}.{schema.name}", []).append(schema)
         elif not schema.domain and isinstance(schema, onnx.defs.OpSchema):
-            found.setdefault(schema.name, []).append(schema)
-    return {name: sorted(versions, key=lambda each: each.since_version) for name, versions in found.items()}
+            by_name.setdefault(schema.name, []).append(schema)
+    return {name: sorted(versions, key=lambda each: each.since_version) for name, versions in by_name.items()}
 
 
 def _versions(op: str) -> Iterator[tuple[Any, int]]:
@@ -144,17 +144,17 @@ def _cells(op: str, recipe: Recipe) -> Iterator[Cell]:
         names += [f"{names[-1]}{n}" for n in range(99)]
     for schema, opset in _versions(op):
         for label, operands, options, types in _variants(schema, recipe):
-            made = _operands(schema, operands, names, types)
-            if made is None:
+            combination = _operands(schema, operands, names, types)
+            if combination is None:
                 continue
-            given, attributes = made
+            inputs, attributes = combination
             options = {**recipe.base, **options}
             outputs = options.pop("outputs", max(1, schema.min_output))
             attributes |= {name: value for name, value in options.items() if name in schema.attributes}
             if any(each.required and name not in attributes for name, each in schema.attributes.items()):
                 continue
             name = f"{op}-{opset}-{label}"
-            yield Cell(name, schema.name, schema.domain, opset, given, attributes, outputs)
+            yield Cell(name, schema.name, schema.domain, opset, inputs, attributes, outputs)
 
 
 def _variants(
@@ -203,7 +203,7 @@ def _operands(
     schema: Any, operands: Sequence[str], names: Sequence[str], types: Mapping[str, str]
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, Any]] | None:
     """Return the inputs and the attributes that *operands* of the newest version are in *schema*."""
-    given: list[tuple[str, str]] = []
+    inputs: list[tuple[str, str]] = []
     attributes: dict[str, Any] = {}
     for place, (text, name) in enumerate(zip(operands, names, strict=False)):
         if name in schema.attributes and name not in [each.name for each in schema.inputs]:
@@ -218,10 +218,10 @@ def _operands(
         kind = parameter.typeStr if hasattr(parameter, "typeStr") else parameter.type_str
         if kind not in types and kind not in TYPES:
             return None
-        given.append((text, types.get(kind, TYPES.get(kind, ""))))
-    while given and given[-1][0] == "-":
-        given.pop()
-    return (tuple(given), attributes) if len(given) >= schema.min_input else None
+        inputs.append((text, types.get(kind, TYPES.get(kind, ""))))
+    while inputs and inputs[-1][0] == "-":
+        inputs.pop()
+    return (tuple(inputs), attributes) if len(inputs) >= schema.min_input else None
 
 
 def _literal(text: str) -> Any:
@@ -355,10 +355,10 @@ def outcomes(names: Sequence[str], rtvm: Path) -> dict[str, tuple[str, str]]:
         engine, each.expected = answer
         if engine:
             built.setdefault(engine, {})[name] = each
-    found: dict[str, tuple[str, str]] = {}
+    results: dict[str, tuple[str, str]] = {}
     for part in built.values():
-        found |= _tried(part, group, rtvm)
-    return found
+        results |= _tried(part, group, rtvm)
+    return results
 
 
 def _tried(cells: dict[str, Built], group: tuple[str, int], rtvm: Path) -> dict[str, tuple[str, str]]:
@@ -423,11 +423,11 @@ def _refused(error: AdtError, cells: Mapping[str, tuple[str, Built]]) -> dict[st
 
 def _told(node: onnx.NodeProto, error: AdtError, text: str) -> tuple[str, str]:
     """Return the outcome of *node*, which *error* names: refused, if its reason is one."""
-    told, op = error.what + error.remedy, op_name(node)
+    message, op = error.what + error.remedy, op_name(node)
     names = f"{node.op_type}|node {node.name}_{'|Resize' if node.op_type == 'Upsample' else ''}"  # what it becomes
-    if "has no elements" not in error.what and not re.search(names, told):
+    if "has no elements" not in error.what and not re.search(names, message):
         return FAILED, f"operator not named: {text}"
-    if (op in REWRITES or op in CONVERTERS) and re.search(rf"{re.escape(op)} \({NO_CONVERTER}", told):
+    if (op in REWRITES or op in CONVERTERS) and re.search(rf"{re.escape(op)} \({NO_CONVERTER}", message):
         return FAILED, f"there is a converter, if not for this: {text}"
     return REFUSED, error.what
 
@@ -447,17 +447,17 @@ def main() -> int:
     parser.add_argument(
         "--part", type=int, help=f"0 to {EVERY - 1}: those that run every time are in the first"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     preload()
     rtvm = adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
     chosen = [
         name
         for name in all_cells()
-        if (not given.names or any(word in name for word in given.names))
-        and (not given.often or often(name))
-        and (given.part is None or zlib.crc32(name.encode()) % EVERY == given.part)
+        if (not options.names or any(word in name for word in options.names))
+        and (not options.often or often(name))
+        and (options.part is None or zlib.crc32(name.encode()) % EVERY == options.part)
     ]
-    found: dict[str, tuple[str, str]] = {}
+    results: dict[str, tuple[str, str]] = {}
     for batch in batches(chosen):
         began = time.monotonic()
         part = outcomes(batch, rtvm)
@@ -466,10 +466,10 @@ def main() -> int:
             if status not in (RIGHT, REFUSED):
                 sys.stdout.write(f"{name}: {status}: {reason[:400]}\n")
                 sys.stdout.flush()
-        found |= part
-    counts = Counter(status for status, _ in found.values())
-    sys.stdout.write(f"{dict(counts)}, {len(chosen) - len(found)} that nothing can run\n")
-    return int(any(status not in (RIGHT, REFUSED) for status, _ in found.values()))
+        results |= part
+    counts = Counter(status for status, _ in results.values())
+    sys.stdout.write(f"{dict(counts)}, {len(chosen) - len(results)} that nothing can run\n")
+    return int(any(status not in (RIGHT, REFUSED) for status, _ in results.values()))
 
 
 if __name__ == "__main__":

@@ -57,5 +57,5 @@ def quanta_off(
                 ahead += producers[tensor].input
         layer = extractor.extract_model(sorted(inputs), [name])
         session = onnxruntime.InferenceSession(layer.SerializeToString(), providers=["CPUExecutionProvider"])
-        (want,) = session.run(None, {key: values[key] for key in inputs})
-        yield name, np.abs(want.astype(np.int32) - values[name].astype(np.int32))
+        (expected,) = session.run(None, {key: values[key] for key in inputs})
+        yield name, np.abs(expected.astype(np.int32) - values[name].astype(np.int32))

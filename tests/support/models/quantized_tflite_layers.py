@@ -17,8 +17,8 @@ def with_layers(source: Path, out: Path) -> Path:
     """Write the model with all quantized tensors that operators give as outputs, too."""
     model = unpacked(source)
     (graph,) = model.subgraphs
-    given = [tensor for operator in graph.operators for tensor in operator.outputs]
-    more = [tensor for tensor in given if _is_quantized(graph, tensor) and tensor not in graph.outputs]
+    tensors = [tensor for operator in graph.operators for tensor in operator.outputs]
+    more = [tensor for tensor in tensors if _is_quantized(graph, tensor) and tensor not in graph.outputs]
     graph.outputs = [*graph.outputs, *more]
     out.write_bytes(packed(model))
     return out
@@ -43,10 +43,10 @@ def quanta_off(
             continue
         inputs = [each for each in operator.inputs if model.buffers[graph.tensors[each].buffer].data is None]
         graph.operators, graph.inputs, graph.outputs = [operator], inputs, [tensor]
-        want = _run(packed(model), [values[each] for each in inputs])
+        expected = _run(packed(model), [values[each] for each in inputs])
         yield (
             graph.tensors[tensor].name.decode(),
-            np.abs(want.astype(np.int32) - values[tensor].astype(np.int32)),
+            np.abs(expected.astype(np.int32) - values[tensor].astype(np.int32)),
         )
 
 

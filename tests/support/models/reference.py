@@ -23,8 +23,8 @@ def largest_error(
     session = onnxruntime.InferenceSession(str(model))
     names = [output.name for output in session.get_outputs()]
     return max(
-        float(np.abs(outputs[name] - want).max() / max(np.abs(want).max(), least))
-        for name, want in zip(names, session.run(names, dict(inputs)), strict=True)
+        float(np.abs(outputs[name] - expected).max() / max(np.abs(expected).max(), least))
+        for name, expected in zip(names, session.run(names, dict(inputs)), strict=True)
     )
 
 

@@ -17,9 +17,9 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
     import tvm
 
     load_intrinsics()
-    wanted = tvm.target.Target(target)
-    if space := rule_space(task.module["main"], wanted):
-        if uses_texels(task.module["main"], wanted):
+    parsed = tvm.target.Target(target)
+    if space := rule_space(task.module["main"], parsed):
+        if uses_texels(task.module["main"], parsed):
             point = space.point({})
         else:
             point = space.point({"channels": 1}) or space.point({"wide": 1})
@@ -46,7 +46,7 @@ def _schedule(schedule: Any, block: Any, *, gpu: bool) -> None:
     if not gpu:
         schedule.parallel(schedule.fuse(*spatial[:2]))
         return
-    schedule.reorder(*spatial, *(loop for loop in loops if not any(loop.same_as(one) for one in spatial)))
+    schedule.reorder(*spatial, *(loop for loop in loops if not any(loop.same_as(other) for other in spatial)))
     group, item = schedule.split(schedule.fuse(*spatial), [None, 32])
     schedule.bind(group, "blockIdx.x")
     schedule.bind(item, "threadIdx.x")

@@ -135,8 +135,8 @@ def bert(
     segments = net.op("Gather", net.weight(2, size, scale=1), "token_type_ids")
     x = net.op("Add", net.op("Add", tokens, segments), net.weight(1, steps, size, scale=1))
     x = net.layer_norm(x, size, decomposed=decomposed)
-    given = net.op("Cast", net.reshape("attention_mask", 1, 1, 1, steps), to=TensorProto.FLOAT)
-    mask = net.op("Mul", net.op("Sub", net.scalar(1), given), net.scalar(-10000))
+    attention = net.op("Cast", net.reshape("attention_mask", 1, 1, 1, steps), to=TensorProto.FLOAT)
+    mask = net.op("Mul", net.op("Sub", net.scalar(1), attention), net.scalar(-10000))
     for _ in range(layers):
         attended = net.op("Add", net.attention(x, mask, steps, size, heads), x)
         x = net.layer_norm(attended, size, decomposed=decomposed)

@@ -66,36 +66,36 @@ def row(model: RealModel, target: str, precision: str) -> dict[str, Any]:
                 check=False,
                 use_cache=False,
             )
-        except AdtError as why:
-            return {"status": "not compiled", "reason": why.what}
+        except AdtError as error:
+            return {"status": "not compiled", "reason": error.what}
         seconds = round(time.monotonic() - began, 1)
         facts = package.manifest
         inputs = inputs_of(model, facts.entry().inputs)
-        made: dict[str, Any] = {"seconds": seconds, "kernels": facts.total}
+        figures: dict[str, Any] = {"seconds": seconds, "kernels": facts.total}
         if facts.made.textures:
-            made["textured"] = sum(kernel.textured for kernel in facts.made.textures.kernels)
-            made["kernels"] = len(facts.made.textures.kernels)
-            made["share"] = round(facts.made.textures.share, 3)
+            figures["textured"] = sum(kernel.textured for kernel in facts.made.textures.kernels)
+            figures["kernels"] = len(facts.made.textures.kernels)
+            figures["share"] = round(facts.made.textures.share, 3)
             blocked = [row for row in facts.made.textures.convolutions if row.kind == "convolution"]
-            made["convolutions"] = [sum(not entry.reason for entry in blocked), len(blocked)]
+            figures["convolutions"] = [sum(not entry.reason for entry in blocked), len(blocked)]
         try:
             adt.build_target(platform="host")
-            found = adt.run(package.path, inputs=inputs, timeout=1200).outputs
-        except AdtError as why:
-            return {**made, "status": "not run", "reason": why.what}
+            outputs = adt.run(package.path, inputs=inputs, timeout=1200).outputs
+        except AdtError as error:
+            return {**figures, "status": "not run", "reason": error.what}
         expected = run_reference(model.path(), inputs)
-    return {**made, **judged(found, expected, LIMITS[precision])}
+    return {**figures, **judged(outputs, expected, LIMITS[precision])}
 
 
-def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) -> dict[str, Any]:
+def judged(outputs: Mapping[str, Any], expected: Mapping[str, Any], limit: float) -> dict[str, Any]:
     """Return the worst output: its largest absolute difference, magnitude, and whether it is right."""
     worst, worst_abs, magnitude = -1.0, 0.0, 0.0
-    for name, want in expected.items():
-        compared = compare(name, found[name], want, limit)
+    for name, reference in expected.items():
+        compared = compare(name, outputs[name], reference, limit)
         if compared.difference > worst:
-            gap = np.abs(found[name].astype(np.float64) - want.astype(np.float64))
+            gap = np.abs(outputs[name].astype(np.float64) - reference.astype(np.float64))
             worst = compared.difference
-            worst_abs, magnitude = float(gap.max(initial=0.0)), float(np.abs(want).max(initial=0.0))
+            worst_abs, magnitude = float(gap.max(initial=0.0)), float(np.abs(reference).max(initial=0.0))
     return {
         "status": "right" if worst <= limit else "wrong",
         "max_abs": float(f"{worst_abs:.2g}"),
@@ -105,26 +105,26 @@ def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) 
 
 def table(names: list[str], precision: str) -> dict[str, dict[str, Any]]:
     """Return rows of the models *names* (all, if empty) in *precision*, by model and target."""
-    made: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for model in real_models.REAL_MODELS:
         if names and model.name not in names:
             continue
-        made[model.name] = {}
+        rows[model.name] = {}
         for target in TARGETS:
-            made[model.name][target] = row(model, target, precision)
-            sys.stderr.write(f"{model.name} {target} {precision}: {made[model.name][target]}\n")
-            if made[model.name][target]["status"] == "not compiled" and target == "cpu":
+            rows[model.name][target] = row(model, target, precision)
+            sys.stderr.write(f"{model.name} {target} {precision}: {rows[model.name][target]}\n")
+            if rows[model.name][target]["status"] == "not compiled" and target == "cpu":
                 break  # it is not imported: the other targets would say the same
-    return made
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--precision", choices=PRECISIONS, help="only this one, as JSON on stdout")
-    given = parser.parse_args()
-    if given.precision:
-        sys.stdout.write(json.dumps(table(given.model, given.precision)))
+    options = parser.parse_args()
+    if options.precision:
+        sys.stdout.write(json.dumps(table(options.model, options.precision)))
         return
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
     for precision in PRECISIONS:
@@ -132,7 +132,7 @@ def main() -> None:
         if precision != "float32":
             environment["OCL_ICD_VENDORS"] = str(intel_opencl.vendors())
         argv = [sys.executable, "-m", "support.models.table", "--precision", precision]
-        argv += [word for name in given.model for word in ("--model", name)]
+        argv += [word for name in options.model for word in ("--model", name)]
         done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True)
         for name, rows in json.loads(done.stdout).items():
             stored.setdefault(name, {})[precision] = rows

@@ -54,10 +54,10 @@ def write(case: Case, path: Path) -> tuple[dict[str, Array], dict[str, Array]]:
         model.codes[0].version = case.version
         model.write(path, inputs, outputs)
         interpreter = interpreter_of(path)
-        given = {detail["name"]: values_for(detail, case.low) for detail in interpreter.get_input_details()}
-        results = run(interpreter, given)
+        arrays = {detail["name"]: values_for(detail, case.low) for detail in interpreter.get_input_details()}
+        results = run(interpreter, arrays)
         shapes = [value.shape for value in results.values()]
-    return given, results
+    return arrays, results
 
 
 def interpreter_of(path: Path) -> Any:

@@ -17,14 +17,14 @@ from tvm import rpc
 EVALUATOR = "runtime.RPCTimeEvaluator"
 
 
-def spoil(what: str, number: int) -> None:
+def spoil(behaviour: str, number: int) -> None:
     """Make timings in this process and its children go wrong from now on."""
     usual = tvm_ffi.get_global_func(EVALUATOR)
     numbers = itertools.count(1)
 
     def evaluator(*arguments: Any) -> Any:
         if next(numbers) >= number:
-            while what == "hang":
+            while behaviour == "hang":
                 time.sleep(3600)
             os._exit(1)
         return usual(*arguments)
@@ -33,7 +33,7 @@ def spoil(what: str, number: int) -> None:
 
 
 def main() -> None:
-    what, number, port, tracker, key = sys.argv[1:]
+    behaviour, number, port, tracker, key = sys.argv[1:]
     host, _, tracker_port = tracker.rpartition(":")
     server = rpc.Server(
         "127.0.0.1",
@@ -42,7 +42,7 @@ def main() -> None:
         key=key,
         tracker_addr=(host, int(tracker_port)),
         custom_addr="127.0.0.1",
-        server_init_callback=functools.partial(spoil, what, int(number)),
+        server_init_callback=functools.partial(spoil, behaviour, int(number)),
     )
     server.proc.join() if server.proc is not None else time.sleep(3600)
 

@@ -36,8 +36,8 @@ def candidate(directory: Path, does: str = "", *, seconds: float = 0.002, compil
     """
     source, library = directory / "candidate.c", directory / "candidate.so"
     source.write_text(SOURCE)
-    what, _, where = does.partition("@")
-    texts = [f'-D{name}="{text}"' for name, text in (("DOES", what), ("WHERE", where), ("ROLE", ROLE))]
+    behaviour, _, device = does.partition("@")
+    texts = [f'-D{name}="{text}"' for name, text in (("DOES", behaviour), ("WHERE", device), ("ROLE", ROLE))]
     words = [*texts, f"-DMICROSECONDS={round(seconds * 1e6)}"]
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", *words, source, "-o", library], check=True)
     return library.read_bytes()

@@ -11,23 +11,23 @@ from adt.host.child import serve
 
 
 def handle(request: tuple[str, Any]) -> Any:
-    what, value = request
-    if what == "echo":
+    kind, value = request
+    if kind == "echo":
         os.write(1, b"to stdout, where libraries write")
         return value
-    if what == "pid":
+    if kind == "pid":
         return os.getpid(), os.getppid(), os.nice(0)
-    if what == "sleep":
+    if kind == "sleep":
         time.sleep(value)
-    if what == "start":  # something that outlives its parent
+    if kind == "start":  # something that outlives its parent
         return subprocess.Popen(["sleep", "1000"]).pid
-    if what == "signal":
+    if kind == "signal":
         sys.stderr.write("warning\nthe last words\n")
         sys.stderr.flush()
         os.kill(os.getpid(), getattr(signal, value))
-    if what == "exit":
+    if kind == "exit":
         os._exit(value)
-    if what == "raise":
+    if kind == "raise":
         raise ValueError(value)
     return None
 

@@ -136,8 +136,8 @@ def header_offset(path: Path, kind: str, field: str, *, which: int = 0) -> int:
     }
     with path.open("rb") as file:
         elf = ELFFile(file)
-        found = [index for index, segment in enumerate(elf.iter_segments()) if segment["p_type"] == kind]
-        return int(elf["e_phoff"]) + int(elf["e_phentsize"]) * found[which] + fields[field]
+        indices = [index for index, segment in enumerate(elf.iter_segments()) if segment["p_type"] == kind]
+        return int(elf["e_phoff"]) + int(elf["e_phentsize"]) * indices[which] + fields[field]
 
 
 def dynamic_offset(path: Path, tag: str) -> int:

@@ -69,14 +69,14 @@ class FakeSearch:
 
     def next_batch(self, count: int) -> Sequence[Candidate] | None:
         self.threads.add(threading.current_thread().name)
-        found: list[Candidate] = []
-        while len(found) < count and self.next < self.limit:
+        batch: list[Candidate] = []
+        while len(batch) < count and self.next < self.limit:
             trace = f"t{self.next}"
             self.next += 1
             if trace not in self.known:
-                found.append(Candidate(trace, f"{self.name}:{trace}"))
-        self.sizes.append(len(found))
-        return found or None
+                batch.append(Candidate(trace, f"{self.name}:{trace}"))
+        self.sizes.append(len(batch))
+        return batch or None
 
     def report(self, results: Sequence[CandidateResult]) -> None:
         self.reported.append(list(results))
@@ -165,16 +165,16 @@ class FakeFleet:
                 continue
             self.jobs.append((name, job))
             time.sleep(self.sleep)
-            found = self.measure(name, job.library.decode())
-            failure = found if isinstance(found, Failure) else None
-            seconds = (found,) * job.timing.repeat if isinstance(found, float) else ()
+            result = self.measure(name, job.library.decode())
+            failure = result if isinstance(result, Failure) else None
+            seconds = (result,) * job.timing.repeat if isinstance(result, float) else ()
             outputs = (self.computed(job.library.decode()),) * job.outputs
             done(
                 MeasureOutcome(
                     job.id,
                     seconds,
                     failure,
-                    found is None,
+                    result is None,
                     on,
                     CONTEXT.device,
                     CONTEXT.driver,
@@ -202,8 +202,8 @@ class FakeFleet:
 class FakeDatabase:
     """Keeps records in a list; a workload's id is its module."""
 
-    def __init__(self, kept: Sequence[Record] = ()) -> None:
-        self.kept = list(kept)
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.kept = list(records)
         self.broken: Exception | None = None
 
     def workload_id(self, module: Any) -> str:
