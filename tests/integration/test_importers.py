@@ -56,7 +56,7 @@ def check_real(model: RealModel) -> None:
     """Import, compile and run a real model, and compare with its own runtime."""
     imported = import_model(model.path(), model.shapes)
     inputs = {name: np.asarray(value) for name, value in random_inputs(imported.inputs, 1).items()}
-    for name, value in model.given.items():
+    for name, value in model.fills.items():
         inputs[name] = np.full_like(inputs[name], value)
     expected = run_reference(model.path(), inputs)
     outputs = run_imported(imported, inputs)

@@ -54,15 +54,15 @@ class Engine:
     """Source of a fleet's jobs, which takes their results and gives lost ones again."""
 
     jobs: queue.SimpleQueue[MeasureJob] = field(default_factory=queue.SimpleQueue)
-    given: dict[int, MeasureJob] = field(default_factory=dict)
+    submitted: dict[int, MeasureJob] = field(default_factory=dict)
     outcomes: list[MeasureOutcome] = field(default_factory=list)
     filler: tuple[bytes, ...] = ()
     """Any of them is given when there is nothing else, so that nobody is without work."""
 
     def give(self, *libraries: bytes) -> None:
         for library in libraries:
-            job = MeasureJob(len(self.given), "kernel", library, ARGUMENTS, "cpu", TIMING)
-            self.given[job.id] = job
+            job = MeasureJob(len(self.submitted), "kernel", library, ARGUMENTS, "cpu", TIMING)
+            self.submitted[job.id] = job
             self.jobs.put(job)
 
     def take(self) -> MeasureJob | None:
@@ -77,7 +77,7 @@ class Engine:
     def done(self, outcome: MeasureOutcome) -> None:
         self.outcomes.append(outcome)
         if outcome.lost:
-            self.jobs.put(self.given[outcome.id])
+            self.jobs.put(self.submitted[outcome.id])
 
     @property
     def results(self) -> dict[int, MeasureOutcome]:
@@ -85,7 +85,7 @@ class Engine:
 
     def finish(self) -> dict[int, MeasureOutcome]:
         self.filler = ()
-        wait_for(lambda: len(self.results) == len(self.given))
+        wait_for(lambda: len(self.results) == len(self.submitted))
         identifiers = [outcome.id for outcome in self.outcomes if not outcome.lost]
         assert sorted(identifiers) == sorted(set(identifiers)), "a job came back twice"
         return self.results

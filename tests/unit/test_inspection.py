@@ -118,12 +118,12 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, str] = {}
         self._inside = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
         self._inside = dict(attrs).get("id") or tag
 
     def handle_endtag(self, _tag: str) -> None:
@@ -136,11 +136,11 @@ class Elements(html.parser.HTMLParser):
 def test_the_page_is_one_file_and_takes_nothing_for_markup(inspection: Inspection) -> None:
     page = Elements()
     page.feed(render(inspection))
-    assert [tag for tag, _ in page.found] == [
+    assert [tag for tag, _ in page.tags] == [
         "html", "head", "meta", "meta", "meta", "title", "style", "body", "noscript", "script", "script"
     ]  # fmt: skip
-    assert not [facts for _, facts in page.found if {"src", "href"} & facts.keys()]
-    policy = page.found[3][1]["content"] or ""
+    assert not [facts for _, facts in page.tags if {"src", "href"} & facts.keys()]
+    policy = page.tags[3][1]["content"] or ""
     assert "default-src 'none'" in policy
     for kind in ("style", "script"):
         digest = base64.b64encode(hashlib.sha256(page.texts[kind].encode()).digest()).decode()

@@ -289,10 +289,10 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.tags: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.found.append(tag)
+        self.tags.append(tag)
 
 
 def test_hostile_names_stay_text(profile: Profile) -> None:
@@ -303,7 +303,7 @@ def test_hostile_names_stay_text(profile: Profile) -> None:
     )
     page = Elements()
     page.feed(render(hostile))
-    assert page.found.count("script") == 2 and "img" not in page.found
+    assert page.tags.count("script") == 2 and "img" not in page.tags
     assert not any("\x1b" in line or "\u2028" in line for line in table(hostile))
 
 

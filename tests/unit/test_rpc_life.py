@@ -243,10 +243,10 @@ state.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r})
 
 class Starter:
     def __init__(self) -> None:
-        self.said: list[dict[str, object]] = []
+        self.notices: list[dict[str, object]] = []
 
     def ready(self, **facts: object) -> None:
-        self.said.append(facts)
+        self.notices.append(facts)
 
 
 PORTS = PortRange(9090, 9091)
@@ -303,7 +303,7 @@ def run(dog: Watchdog) -> Starter:
 def test_quick_deaths_double_the_pause_and_then_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     dog, pauses, tried = rehearse(monkeypatch, [Death("tvm_rpc was ended by SIGSEGV")] * 9)
     starter = run(dog)
-    assert starter.said == [{"port": 9090}], "told once"
+    assert starter.notices == [{"port": 9090}], "told once"
     assert pauses == [1, 2, 4, 8] and len(tried) == 5
     stored = state.read_server(state.server_home("phone"))
     assert stored is not None and stored.state == "failed"

@@ -75,12 +75,12 @@ def test_one_task_to_its_end() -> None:
     assert (conv.state, conv.trials, conv.failed, conv.reason) == ("done", 10, 0, "")
     assert conv.baseline is not None and conv.baseline.time == 100.0
     assert conv.best is not None and conv.best.trace == "t9" and conv.best.time == 41
-    search = bench.searches.made["conv"]
+    search = bench.searches.by_task["conv"]
     assert search.sizes == [4, 4, 2] and search.threads == {"adt-search"}
     assert search.reported == [
         [Measurement((50.0 - n,)) for n in batch] for batch in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9])
     ]
-    assert bench.recorded == bench.database.kept and traces(bench.recorded) == [f"t{n}" for n in range(10)]
+    assert bench.recorded == bench.database.stored and traces(bench.recorded) == [f"t{n}" for n in range(10)]
     assert bench.recorded[0].trace == BASELINE, "the untuned schedule comes first"
     assert bench.builders.closed and not any(thread.is_alive() for thread in bench.fleet.threads)
     last = bench.statuses[-1]
@@ -127,7 +127,7 @@ def test_what_computes_wrong_numbers_is_never_used(devices: tuple[str, ...]) -> 
     assert conv.best is not None and (conv.best.trace, conv.failed) == ("t5", 0)
     compared = [job for _, job in fleet.jobs if job.outputs]
     assert len(compared) == 4, "the untuned schedule, t7, t6, t5"
-    again = Bench(database=FakeDatabase(bench.database.kept))
+    again = Bench(database=FakeDatabase(bench.database.stored))
     [conv] = again.tune([task("conv")], trials=8).tasks
     assert not again.recorded and conv.best is not None and conv.best.trace == "t5"
 
@@ -137,7 +137,7 @@ def test_a_later_session_compares_with_numbers_of_its_own() -> None:
     first.tune([task("conv")], trials=4)
     fleet = FakeFleet(seconds)
     fleet.computed = lambda module: b"wrong" if module == "conv:t7" else b"right"
-    second = Bench(fleet=fleet, database=FakeDatabase(first.database.kept))
+    second = Bench(fleet=fleet, database=FakeDatabase(first.database.stored))
     [conv] = second.tune([task("conv")], trials=8).tasks
     assert conv.best is not None and conv.best.trace == "t6"
 
@@ -213,13 +213,13 @@ def test_a_task_ends_early_without_gain() -> None:
 def test_the_same_tuning_goes_on_where_it_stopped() -> None:
     first = Bench()
     first.tune([task("conv")], trials=6)
-    second = Bench(database=FakeDatabase(first.database.kept))
+    second = Bench(database=FakeDatabase(first.database.stored))
     [conv] = second.tune([task("conv")], trials=10).tasks
     assert conv.trials == 10 and traces(second.recorded) == ["t6", "t7", "t8", "t9"]
     assert {each.options.get("confirmed") for each in second.recorded if each.trace == BASELINE} == {True}, (
         "known"
     )
-    third = Bench(database=FakeDatabase(second.database.kept))
+    third = Bench(database=FakeDatabase(second.database.stored))
     result = third.tune([task("conv")], trials=10)
     assert result.ended == "finished" and not third.recorded and not third.builders.jobs
 
@@ -247,7 +247,7 @@ def test_what_crashed_once_is_never_tried_again_even_if_proposed() -> None:
     searches.search = lambda task, **facts: make(task, **facts | {"known": ()})  # type: ignore[method-assign]
     bench.tune([task("conv")], trials=4)
     assert traces(bench.recorded) == ["t0", "t2", "t3", "t4"]
-    assert searches.made["conv"].reported[0][1] == crash.failure
+    assert searches.by_task["conv"].reported[0][1] == crash.failure
 
 
 def test_a_task_that_cannot_be_searched_ends_with_its_reason() -> None:
@@ -303,7 +303,7 @@ def test_failures_are_kept_counted_and_told() -> None:
     result = bench.tune([task("conv")], trials=4)
     assert result.status.failures == {"hang": 1, "run": 1} and result.tasks[0].failed == 2
     assert [each.trace for each in result.quarantined] == ["t1"] and result.quarantined[0].on is not None
-    assert bench.searches.made["conv"].reported[0][1:3] == [failures["t1"], failures["t2"]]
+    assert bench.searches.by_task["conv"].reported[0][1:3] == [failures["t1"], failures["t2"]]
 
 
 def test_what_a_leaving_device_had_is_measured_elsewhere() -> None:
@@ -392,7 +392,7 @@ def test_nothing_is_shown_as_kept_that_is_not() -> None:
     with pytest.raises(DiskError):
         bench.tune([task("conv")])
     assert not bench.recorded and bench.builders.closed and not any(t.is_alive() for t in bench.fleet.threads)
-    assert not bench.searches.made or not bench.searches.made["conv"].reported
+    assert not bench.searches.by_task or not bench.searches.by_task["conv"].reported
 
 
 def test_a_full_disk_is_no_candidates_failure() -> None:
@@ -403,7 +403,7 @@ def test_a_full_disk_is_no_candidates_failure() -> None:
     bench = Bench(builders=Full())
     with pytest.raises(DiskError):
         bench.tune([task("conv")])
-    assert bench.database.kept == [] and not bench.recorded and bench.builders.closed
+    assert bench.database.stored == [] and not bench.recorded and bench.builders.closed
 
 
 def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:

@@ -17,7 +17,7 @@ class Talk:
     """A host that says everything at once, acknowledges at once, and then hangs up."""
 
     def __init__(self, sent: bytes) -> None:
-        self.said, self.heard = sent, b""
+        self.sent, self.heard = sent, b""
 
     def run(self) -> bytes:
         """Return everything that the session answered."""
@@ -34,9 +34,9 @@ class Talk:
             await asyncio.sleep(0)
 
         stream = Stream(1, 2, 1 << 20, send, drain, lambda _: True)
-        stream.on_write(self.said)
+        stream.on_write(self.sent)
         session = asyncio.ensure_future(sync.Session(stream).run())
-        await asyncio.wait({session}, timeout=60 if self.said.endswith(QUIT) else 0.3)
+        await asyncio.wait({session}, timeout=60 if self.sent.endswith(QUIT) else 0.3)
         stream.on_close()
         with contextlib.suppress(Closed):
             await asyncio.wait_for(session, 60)

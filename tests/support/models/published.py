@@ -100,7 +100,7 @@ class RealModel:
     """Path of the model in the wheel."""
     shapes: dict[str, Shape] = field(default_factory=dict)
     """Input shapes to fix; the others are fixed in the file, or only their batch is open."""
-    given: dict[str, float] = field(default_factory=dict)
+    fills: dict[str, float] = field(default_factory=dict)
     """Inputs that must have a certain value everywhere (a sample rate)."""
 
     @property

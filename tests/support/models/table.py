@@ -44,7 +44,7 @@ another order alone make some 1e-4."""
 def inputs_of(model: RealModel, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
     """Return random inputs, and the values that the model must be given."""
     arrays = dict(random_inputs(specs, 1))
-    for name, value in model.given.items():
+    for name, value in model.fills.items():
         if name in arrays:
             arrays[name] = np.full_like(arrays[name], value)
     return arrays

@@ -88,7 +88,7 @@ class FakeSearches:
     def __init__(self, limit: int = 10_000, refused: dict[str, Exception] | None = None) -> None:
         self.limit = limit
         self.refused = refused or {}
-        self.made: dict[str, FakeSearch] = {}
+        self.by_task: dict[str, FakeSearch] = {}
         self.elsewhere: dict[str, Sequence[Record]] = {}
 
     def search(
@@ -101,8 +101,8 @@ class FakeSearches:
         if task.name in self.refused:
             raise self.refused[task.name]
         self.elsewhere[task.name] = elsewhere
-        self.made[task.name] = FakeSearch(task.name, self.limit, known)
-        return self.made[task.name]
+        self.by_task[task.name] = FakeSearch(task.name, self.limit, known)
+        return self.by_task[task.name]
 
 
 class FakeBuilders:
@@ -203,26 +203,26 @@ class FakeDatabase:
     """Keeps records in a list; a workload's id is its module."""
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
-        self.kept = list(records)
+        self.stored = list(records)
         self.broken: Exception | None = None
 
     def workload_id(self, module: Any) -> str:
         return str(module)
 
     def contexts(self) -> Sequence[Context]:
-        return list(dict.fromkeys(record.context for record in self.kept))
+        return list(dict.fromkeys(record.context for record in self.stored))
 
     def records(self, context: Context | None = None, workload: str | None = None) -> Sequence[Record]:
         return [
             record
-            for record in self.kept
+            for record in self.stored
             if context in (None, record.context) and workload in (None, record.workload)
         ]
 
     def add(self, records: Sequence[Record]) -> None:
         if self.broken is not None:
             raise self.broken
-        self.kept += records
+        self.stored += records
 
 
 def traces(results: Sequence[Record]) -> list[str]:
