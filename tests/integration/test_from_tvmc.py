@@ -142,4 +142,4 @@ def test_the_table_names_what_exists() -> None:
         if hasattr(group, "commands"):
             assert words[1] in group.commands
     for name in re.findall(r"`adt\.(\w+)\(", PAGE):
-        assert name in api.VERBS
+        assert name in api.NAMES

@@ -6,7 +6,6 @@ tests/integration/test_cpp_runner.py compares the C++ copy with it.
 import numpy as np
 import pytest
 
-from adt.device.place import RtvmOptions
 from adt.errors import InputError
 from adt.package.inputs.random import random_inputs
 from adt.package.manifest import TensorSpec, ValueRange
@@ -92,13 +91,6 @@ def test_other_fill_modes_number_the_elements(dtype: str, fill_mode: str, start:
     array = random_inputs([TensorSpec("x", (70000,), dtype)], 0, fill_mode)["x"]
     assert array.dtype == np.dtype(dtype) and array[:3].tolist() == start
     assert np.isfinite(array.astype("float64")).all()
-
-
-def test_another_fill_mode_is_refused() -> None:
-    with pytest.raises(InputError, match="made up as 'zeroes'"):
-        random_inputs([TensorSpec("x", (1,), "float32")], 0, "zeroes")
-    with pytest.raises(InputError, match="made up as 'zeroes'"):
-        RtvmOptions(fill_mode="zeroes").words(given=False, programs="p")
 
 
 def test_numbers_stay_in_a_known_range() -> None:
