@@ -90,6 +90,7 @@ AREAS = {
     "checkup": "The doctor",
     "cli": "Command line",
     "options": "Settings",
+    "errors": "Options of any verb",
     "device": "Devices and deployment",
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
     "integrate": "Models in apps",
