@@ -396,8 +396,8 @@ def _output_lines(output: OutputComparison) -> Iterator[str]:
     if metrics.worst is not None:
         place = ", ".join(map(str, metrics.worst.index))
         yield (
-            f"    {metrics.differing} of {metrics.elements} differ, most at [{place}]: "
-            f"{metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"
+            f"    worst element [{place}]: {metrics.worst.got:.9g}, reference {metrics.worst.reference:.9g}; "
+            f"{metrics.differing} of {metrics.elements} differ in some bit"
         )
 
 
