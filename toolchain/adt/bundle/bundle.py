@@ -323,8 +323,8 @@ def _choice(fitting: Sequence[TargetBundle], reason: str) -> str:
 
 @functools.cache
 def _log_choice(text: str) -> None:
-    """Log *text* once, however many devices or steps take the same bundle."""
-    log.info("%s", text)
+    """Log *text* once, however many steps take the same bundle; without -v only a choice of several."""
+    log.log(logging.INFO if "\n" in text else logging.DEBUG, "%s", text)
 
 
 def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:

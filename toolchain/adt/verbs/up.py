@@ -268,7 +268,8 @@ def _show_plan(plan: UpPlan) -> None:
         typer.echo(f"input       {name}: {', '.join(map(str, shape))}")
     typer.echo(f"target      {plan.target} on {plan.platform}")
     typer.echo(f"device      {plan.reason}")
-    typer.echo(f"TVM source  {plan.tvm_source}")
+    if plan.platform != HOST:
+        typer.echo(f"TVM source  {plan.tvm_source}")
     typer.echo(f"tolerance   {plan.max_abs:g} absolute, or {plan.max_rel:g} relative, to onnxruntime")
     device_steps = "source → build-target → compile → device → deploy → verify"
     typer.echo(f"steps       {'compile → verify' if plan.platform == HOST else device_steps}")
