@@ -246,14 +246,17 @@ def test_nothing_emulated_is_compared(virtual: tuple[str, Path]) -> None:
     assert document["a"]["speed"] is None and document["b"]["speed"] is None and not document["round_ms"]
 
 
-def test_the_screenshots_of_the_documentation(on_cpu: Path, tmp_path: Path) -> None:
+def test_the_screenshots_of_the_documentation(on_cpu: Path, onnx_file: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     docs = Path(__file__).parents[2] / "docs"
     printed = program_output(
-        sys.executable, docs / "screenshots.py", on_cpu, tmp_path, ADT_DATA_DIR=str(tmp_path / "data")
+        sys.executable,
+        *(docs / "screenshots.py", on_cpu, onnx_file, tmp_path),
+        ADT_DATA_DIR=str(tmp_path / "data"),
     )
-    assert [Path(line).name for line in printed.split()] == ["profile.png", "inspect.png", "report.png"]
+    pictures = [f"{name}.png" for name in ("profile", "inspect", "report", "up", "tune")]
+    assert [Path(line).name for line in printed.split()] == pictures
     for line in printed.split():
         committed = docs / "figures" / Path(line).name
         assert committed.stat().st_size <= 80_000
