@@ -450,8 +450,11 @@ def allowing(outputs: Sequence[OutputComparison]) -> tuple[str, ...]:
         if output.options[:1] in (("--max-abs",), ("--max-steps",)) or output.note:
             # What passes by a remark passes by limits alone where one is given.
             is_float = output.dtype.startswith("float")
-            name, value = ("--max-abs", metrics.max_abs) if is_float else ("--max-changed", output.changed)
-            limits[name] = max(limits.get(name, 0.0), value * ROUNDED_UP)
+            if is_float:
+                limits["--max-abs"] = max(limits.get("--max-abs", 0.0), metrics.max_abs * ROUNDED_UP)
+            else:
+                changed = max(limits.get("--max-changed", 0.0), output.changed * ROUNDED_UP)
+                limits["--max-changed"] = min(changed, 1.0)
     words = [word for name, value in limits.items() if value for word in (name, f"{value:.2g}")]
     nonfinite = any(output.metrics.partly_finite for output in failed)
     return (*words, *(["--allow-nonfinite"] if nonfinite else []))
