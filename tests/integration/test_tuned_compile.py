@@ -394,7 +394,7 @@ def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(ConfigError, match="no records of 'another'"):
         compiled(model, tmp_path / "other", "cpu", tuned_on="another")
     (tmp_path / "adt.toml").unlink()
-    with pytest.raises(ConfigError, match="no database"):
+    with pytest.raises(ConfigError, match="--tuned-on can be given only with --db"):
         compiled(model, tmp_path / "other", "cpu", tuned_on="another")
 
 

@@ -53,7 +53,7 @@ TABLE = (
     Case("verify logpkg -i some.npz --reference partly.npz", "… of … outputs differ: …"),
     Case("verify pkg --reference float.onnx --min-snr 200", "… of … outputs differ: …"),
     Case("compile m.onnx --for host --bundle gone -o out", "there is no bundle …", unknown=["PLATFORM"]),
-    Case("run m.onnx", "… is a model, not a package", after="run m-pkg"),
+    Case("run m.onnx", "… is a model, not a package", after="inspect m-pkg"),
     Case("quantize pkg -o q.onnx", "… is a package, not a model"),
     Case(
         "run pkg --bundle changed",
