@@ -14,7 +14,7 @@ from adt.tuning.engine import Engine, EngineResult
 from adt.tuning.pipeline import CandidateJob, Completion, MeasureQueue, OutputComparison, confirmation_timing
 from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
 from adt.tuning.results import Observer, Status
-from adt.tuning.task_progress import TaskProgress
+from adt.tuning.task_progress import LEADERS, TaskProgress
 from support.standins.tuning import (
     CONTEXT,
     FakeBuilders,
@@ -222,6 +222,28 @@ def test_the_same_tuning_goes_on_where_it_stopped() -> None:
     third = Bench(database=FakeDatabase(second.database.stored))
     result = third.tune([task("conv")], trials=10)
     assert result.ended == "finished" and not third.recorded and not third.builders.jobs
+
+
+def test_a_tuning_that_measured_many_again_is_finished_in_the_next_session() -> None:
+    """Make all candidates seem fast at first, so that more than are measured again seem fastest."""
+    measured: list[str] = []
+
+    def measure(device: str, module: str) -> float:
+        measured.append(module)
+        return 100.0 if module[-1] == ":" else 90.0 if measured.count(module) > 1 else 1.0
+
+    first = Bench(fleet=FakeFleet(measure))
+    first.tune([task("conv")], trials=8)
+    again = {each.trace for each in first.recorded if each.options.get("confirmed") and each.trace}
+    assert len(again) == LEADERS
+    second = Bench(database=FakeDatabase(first.database.stored), fleet=FakeFleet(measure))
+    second.tune([task("conv")], trials=8)
+    assert not second.recorded
+    third = Bench(database=FakeDatabase(first.database.stored), fleet=FakeFleet(measure))
+    third.tune([task("conv")], trials=9)
+    assert len({each.trace for each in third.recorded if each.options.get("confirmed")} - {""}) == 4, (
+        "after another trial they are"
+    )
 
 
 def test_records_of_other_tunings_are_known_but_no_trials() -> None:

@@ -21,7 +21,7 @@ from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipe
 from adt.tuning.proposals import Proposal, Proposals, Reschedule, SearchEvent, SearchThread
 from adt.tuning.records import BASELINE, Context, Record
 from adt.tuning.results import Observer, Status
-from adt.tuning.task_progress import LEADERS, TaskProgress, batch_size, choose, is_scarce
+from adt.tuning.task_progress import TaskProgress, batch_size, choose, is_scarce
 
 if TYPE_CHECKING:
     from adt.tuning.database.store import Database
@@ -284,7 +284,7 @@ class Engine:
         progress.searching -= 1
         if isinstance(event.module, Exception):
             log.warning("%s cannot be measured again: %s", progress.task.name, event.module)
-            progress.confirmed_leaders = LEADERS
+            progress.can_confirm = False
             progress.confirming.discard(event.trace)
         else:
             self._pipeline.confirm(progress, event.trace, event.module)

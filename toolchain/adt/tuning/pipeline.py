@@ -385,7 +385,6 @@ def _update_progress(job: CandidateJob, record: Record) -> None:
     if job.confirms:
         if job.rounds == 1:
             progress.confirming.discard(job.trace)
-            progress.confirmed_leaders += bool(job.trace and record.failure is None)
     elif job.trace == BASELINE:
         progress.baseline_pending = False
     else:

@@ -76,8 +76,10 @@ class TaskProgress:
         """Number of the last arguments that are outputs; known once that matters."""
         self.expected_outputs: tuple[bytes, ...] | None = None
         """Results of the untuned schedule; empty: they cannot be known, None: they are not known yet."""
-        self.confirmed_leaders = 0
-        """Candidates that were measured again in this session."""
+        self.confirmed: set[str] = set()
+        """Candidates that were measured again since the last trial."""
+        self.can_confirm = True
+        """False: one could not be scheduled again."""
         self.confirming: set[str] = set()
         """Traces that are being measured again."""
         self._last_gain = 0
@@ -110,8 +112,12 @@ class TaskProgress:
         records = self._records.setdefault(record.trace, [])
         records.append(record)
         self._typical[record.trace] = typical_record(records)
-        if record.run != self.options.run or record.options.get(CONFIRMED) or record.trace == BASELINE:
+        if record.run != self.options.run or record.trace == BASELINE:
             return
+        if record.options.get(CONFIRMED):
+            self.confirmed |= {record.trace} if record.failure is None else set()
+            return
+        self.confirmed.clear()
         self.trials += 1
         if record.failure is not None:
             self.failed += 1
@@ -145,7 +151,7 @@ class TaskProgress:
         best, baseline = self.best, self.baseline
         if best is None or baseline is None or baseline.failure is not None or best.time >= baseline.time:
             return []
-        if self.confirmed_leaders >= LEADERS:
+        if not self.can_confirm or len(self.confirmed) >= LEADERS:
             return []
         traces = [best.trace] if not best.options.get(CONFIRMED) else []
         if not baseline.options.get(CONFIRMED) or (traces and self.expected_outputs is None):
