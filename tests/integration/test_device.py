@@ -235,8 +235,8 @@ def test_pushing_onto_a_directory_shows_the_devices_words(phone: Device) -> None
         phone.push(b"x", "/data/local/tmp")
 
 
-def test_a_full_device_says_so_with_what_is_left(only, tmp_path: Path) -> None:
-    device = only("small", data_size="4m")
+def test_a_full_device_says_so_with_what_is_left(alone: Rack) -> None:
+    device = alone.start("small", data_size="4m")
     with pytest.raises(DeviceFull) as caught:
         device.push(b"x" * (6 << 20), "/data/local/tmp/large")
     assert "free" in caught.value.what
