@@ -29,6 +29,7 @@ def test_a_fork_has_the_directory_and_the_environment_of_its_caller(tmp_path: Pa
 
 
 def test_signals_and_ends_by_signals_pass() -> None:
+    assert adt("adb", "--", "start-server").returncode == 0  # else the one that is ended starts it
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(
             [forked_adt(str(ADT)), "adb", "--", "wait-for-device"], stderr=subprocess.PIPE, text=True
