@@ -14,7 +14,7 @@ import pytest
 import adt
 from adt.bundle import plugins
 from adt.bundle.plugins import load_plugin
-from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
+from adt.errors import ConfigError, InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
 from adt.measure.reference import run_reference
 from adt.package.host_run import run as host_run
@@ -76,10 +76,14 @@ def test_tvms_wheel_runs_and_verifies_a_model_before_anything_is_built(
     for needs_runner in (
         lambda: adt.run(done.package.path, run_count=2),
         lambda: adt.bench(done.package.path),
+        lambda: adt.verify_layers(done.package.path),
     ):
         with pytest.raises(MismatchError, match="no bundle for host was built here") as refused:
             needs_runner()
         assert "adt build-target --for host" in refused.value.remedy
+        assert "--dump-calls" not in refused.value.what, "no flag of a verb"
+    with pytest.raises(ConfigError, match="empty list of sets"):
+        adt.verify(done.package.path, inputs=[])
 
 
 def test_no_driver_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_opencl: Path) -> None:

@@ -193,7 +193,9 @@ def _check_sets(package: ModelPackage, request: VerifyRequest, sets: Sequence[Ar
     entry = package.manifest.entry()
     if request.seeds > 1 and request.fill_mode != "random":
         raise exclusive("--seeds", f"--fill-mode {request.fill_mode}", "only random inputs have seeds")
-    if sets is not None and (request.seeds > 1 or not sets):
+    if sets is not None and not sets:
+        raise ConfigError("inputs is an empty list of sets", remedy="Give one set or more, or leave it away.")
+    if sets is not None and request.seeds > 1:
         raise exclusive("--seeds", "--input", "sets are made up, or given")
     for arrays in sets or ():
         check_inputs(package.manifest.name, entry, taken_inputs(entry, arrays))
@@ -298,7 +300,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             "this machine",
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
-    opened = open_place(package, request, request.bundle, measures=False)
+    opened = open_place(package, request, request.bundle)
     entry = package.manifest.entry()
     arrays = (
         taken_inputs(entry, inputs)
