@@ -36,6 +36,9 @@ class AdtError(Exception):
 
     exit_code: ClassVar[int] = INTERNAL
 
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+
     def __init__(self, what: str, *, remedy: str, details: str = "", options: Sequence[str] = ()) -> None:
         super().__init__(what)
         self.what = printable(what)
@@ -49,10 +52,8 @@ class AdtError(Exception):
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
-class ConfigError(AdtError):
+class ConfigError(AdtError, exit_code=3):
     """A setting is unknown, of the wrong type or contradicts another one."""
-
-    exit_code = 3
 
 
 def exclusive(ones: str, others: str, why: str = "") -> ConfigError:
@@ -68,178 +69,120 @@ def dependent(ones: str, others: str) -> ConfigError:
     return ConfigError(f"{ones} can be given only with {others}", remedy=f"Add {others}, or drop {ones}.")
 
 
-class ToolNotFound(AdtError):
+class ToolNotFound(AdtError, exit_code=4):
     """A program or library that this step needs is not on this machine."""
 
-    exit_code = 4
 
-
-class NdkError(AdtError):
+class NdkError(AdtError, exit_code=5):
     """The Android NDK is missing, incomplete or of a version that does not work."""
 
-    exit_code = 5
 
-
-class SourceError(AdtError):
+class SourceError(AdtError, exit_code=6):
     """The TVM source tree cannot be obtained or is not what it should be."""
 
-    exit_code = 6
 
-
-class BuildError(AdtError):
+class BuildError(AdtError, exit_code=7):
     """CMake or Ninja failed, or what they built would not load on the device."""
 
-    exit_code = 7
 
-
-class ModelError(AdtError):
+class ModelError(AdtError, exit_code=8):
     """The model file is missing, damaged, of an unknown format, or its shapes do not fit."""
 
-    exit_code = 8
 
-
-class UnsupportedOp(AdtError):
+class UnsupportedOp(AdtError, exit_code=9):
     """The model uses an operator that cannot be converted or compiled."""
 
-    exit_code = 9
 
-
-class CompileError(AdtError):
+class CompileError(AdtError, exit_code=10):
     """TVM could not compile or link the model for the target."""
 
-    exit_code = 10
 
-
-class PackageError(AdtError):
+class PackageError(AdtError, exit_code=11):
     """A ModelPackage, TargetBundle or tuning database is damaged or is not one."""
 
-    exit_code = 11
 
-
-class MismatchError(AdtError):
+class MismatchError(AdtError, exit_code=12):
     """A package, a bundle and a device do not fit each other."""
 
-    exit_code = 12
 
-
-class NoDevice(AdtError):
+class NoDevice(AdtError, exit_code=13):
     """No device is connected, or none has the given serial."""
 
-    exit_code = 13
 
-
-class AmbiguousDevice(AdtError):
+class AmbiguousDevice(AdtError, exit_code=14):
     """Several devices are connected and none was chosen."""
 
-    exit_code = 14
 
-
-class DeviceNotReady(AdtError):
+class DeviceNotReady(AdtError, exit_code=15):
     """The device is offline, unauthorized or otherwise not usable."""
 
-    exit_code = 15
 
-
-class DeviceError(AdtError):
+class DeviceError(AdtError, exit_code=16):
     """The connection to the device broke or a command on it failed."""
 
-    exit_code = 16
 
-
-class DeviceFull(AdtError):
+class DeviceFull(AdtError, exit_code=17):
     """The device has no room for what was sent."""
 
-    exit_code = 17
 
-
-class RunError(AdtError):
+class RunError(AdtError, exit_code=18):
     """The runner on the device ended with an error."""
 
-    exit_code = 18
 
-
-class InputError(AdtError):
+class InputError(AdtError, exit_code=19):
     """Input or output data (npz, npy, file) does not fit the model's inputs."""
 
-    exit_code = 19
 
-
-class VerifyFailed(AdtError):
+class VerifyFailed(AdtError, exit_code=20):
     """The device's outputs differ from the reference by more than the tolerance."""
 
-    exit_code = 20
 
-
-class EmulatorError(AdtError):
+class EmulatorError(AdtError, exit_code=21):
     """The virtual device cannot be started or is not running."""
 
-    exit_code = 21
 
-
-class DownloadError(AdtError):
+class DownloadError(AdtError, exit_code=22):
     """A package could not be fetched from its registry, or its sha256 differs."""
 
-    exit_code = 22
 
-
-class Busy(AdtError):
+class Busy(AdtError, exit_code=23):
     """Another adt process holds the lock for longer than we may wait."""
 
-    exit_code = 23
 
-
-class ProcessFailed(AdtError):
+class ProcessFailed(AdtError, exit_code=24):
     """A program that adt started failed in a way no other code describes."""
 
-    exit_code = 24
 
-
-class DiskError(AdtError):
+class DiskError(AdtError, exit_code=25):
     """This machine's disk is full, read-only or refuses access."""
 
-    exit_code = 25
 
-
-class DoctorFailed(AdtError):
+class DoctorFailed(AdtError, exit_code=26):
     """A check of `adt doctor` failed."""
 
-    exit_code = 26
 
-
-class SdkError(AdtError):
+class SdkError(AdtError, exit_code=27):
     """The CLML, OpenCL or Android SDK to build with is missing or incomplete."""
 
-    exit_code = 27
 
-
-class TrackerError(AdtError):
+class TrackerError(AdtError, exit_code=28):
     """The RPC tracker cannot be started or reached, or has no device for the key."""
 
-    exit_code = 28
 
-
-class RpcError(AdtError):
+class RpcError(AdtError, exit_code=29):
     """An RPC server cannot be started or reached, or its session ended too early."""
 
-    exit_code = 29
 
-
-class RegressionFound(AdtError):
+class RegressionFound(AdtError, exit_code=30):
     """`adt report --fail-on-regression` found that a newest result is worse than an earlier one."""
 
-    exit_code = 30
 
-
-class WouldOverwrite(AdtError):
+class WouldOverwrite(AdtError, exit_code=31):
     """`adt generate` would overwrite generated files that were edited, or files that adt did not write."""
 
-    exit_code = 31
 
-
-class OutOfMemory(AdtError):
+class OutOfMemory(AdtError, exit_code=32):
     """This machine, or the device, has less memory than the work needs."""
-
-    exit_code = 32
 
 
 def all_errors() -> Iterator[type[AdtError]]:
