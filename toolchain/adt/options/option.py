@@ -159,12 +159,6 @@ class Option:
             self.check(value)
         return value
 
-    def attach(self, name: str, section: str) -> None:
-        """Make this the field *name* of a class; with a *section*, the setting of that name."""
-        self.name = name
-        if section:
-            self.key = self.key or f"{section}.{name}"
-
 
 def option(doc: str | Option, /, *flags: str, **about: Any) -> Any:
     """Make a field that is an option, see :class:`Option`: a new one, or a shared one with changes."""
@@ -178,21 +172,20 @@ def python(doc: str, **about: Any) -> Any:
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
 class Options:
-    """A frozen record of options; those written in a class with a *section* are settings of it."""
+    """A frozen record of options, its own and those of its bases; with a *section* its own are settings."""
 
-    _own: ClassVar[Mapping[str, Option]] = {}
     _options: ClassVar[Mapping[str, Option]] = {}
-    _signature: ClassVar[inspect.Signature]
     _types: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls, section: str = "") -> None:
-        cls._own = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
-        for name, about in cls._own.items():
-            about.attach(name, section)
-        every: dict[str, Option] = {}
-        for base in reversed(cls.__mro__):
-            every |= vars(base).get("_own", {})
-        cls._options = every
+        own = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
+        for name, about in own.items():
+            about.name = name
+            if section:
+                about.key = about.key or f"{section}.{name}"
+        cls._options = {
+            name: about for base in cls.__bases__ for name, about in options_of(base).items()
+        } | own
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         values = signature_of(type(self)).bind(*arguments, **keywords).arguments
@@ -239,27 +232,28 @@ def values_of(instance: Options) -> dict[str, Any]:
 
 def signature_of(kind: type[Options]) -> inspect.Signature:
     """Return the signature with which a class of options is called."""
-    if "_signature" not in vars(kind):
-        parameters = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=None if about.key else about.default,
-            )
-            for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
-        ]
-        kind._signature = inspect.Signature(parameters)
-    return kind._signature
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=None if about.key else about.default,
+        )
+        for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
+    ]
+    return inspect.Signature(parameters)
 
 
 def types_of(kind: type[Options]) -> dict[str, Any]:
     """Return the type of each field, None not counted."""
     if "_types" not in vars(kind):
-        own = SimpleNamespace(__annotations__=inspect.get_annotations(kind))
-        names = vars(builtins) | vars(sys.modules[kind.__module__])
-        # Any for what the module imports for type checkers alone
-        hints = typing.get_type_hints(own, localns=defaultdict(lambda: Any, names))
-        kind._types = {name: without_none(hints[name]) for name in kind._options}
+        types: dict[str, Any] = {}
+        for base in kind.__mro__:
+            own = {n: hint for n, hint in inspect.get_annotations(base).items() if n in kind._options}
+            names = vars(builtins) | vars(sys.modules[base.__module__])
+            # Any for what the module imports for type checkers alone
+            localns = defaultdict(lambda: Any, names)
+            types = typing.get_type_hints(SimpleNamespace(__annotations__=own), localns=localns) | types
+        kind._types = {name: without_none(types[name]) for name in kind._options}
     return kind._types
 
 

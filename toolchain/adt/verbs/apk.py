@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
 
 
-class ApkRequest(Request):
+class ApkRequest(shared.TimingOptions, Request):
     """Request of :func:`adt.apk`."""
 
     packages: OneOrMorePaths = option(
@@ -57,14 +57,6 @@ class ApkRequest(Request):
     allow_4k: bool = shared.ALLOW_4K
     ndk: Directory = BuildSettings.ndk
     seed: Number = VerifySettings.seed
-    threads: int | None = shared.THREADS
-    affinity: str = shared.AFFINITY
-    protocol: str = shared.PROTOCOL
-    runs: int | None = shared.RUNS
-    seconds: float | None = shared.SECONDS
-    warmup_runs: int | None = shared.WARMUP_RUNS
-    warmup_ms: float | None = shared.WARMUP_MS
-    end_to_end: bool = shared.END_TO_END
     rpc_server: bool = option("Make an app that is an RPC server, without packages.", default=False)
     out: MaybePath = shared.output("APK to write; else NAME.apk here.", "--out", "-o")
     java_package: str | None = option(

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
+from adt.options.option import MaybePath, Options, PathTo, option, options_of, values_of
 from adt.options.request import Request, takes
-from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs import options as shared
 
 if TYPE_CHECKING:
@@ -26,58 +25,22 @@ if TYPE_CHECKING:
     from adt.measure.conditions import Conditions, CoolDown, Course
     from adt.measure.record import BenchRecord, Flag, Protocol, Speed
     from adt.measure.statistics import Interval, TimeSummary
-    from adt.verbs.options import Arrays
     from adt.verbs.verify import VerifyResult
 
 
-class BenchRequest(Request):
+class BenchRequest(shared.PackageOptions, shared.MeasurementOptions, Request):
     """Request of :func:`adt.bench`."""
 
     model: MaybePath = shared.SOURCE_MODEL
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
-    inputs: Arrays | None = shared.INPUTS
-    seed: Number = VerifySettings.seed
-    threads: int | None = shared.THREADS
-    affinity: str = shared.AFFINITY
-    protocol: str = shared.PROTOCOL
-    runs: int | None = shared.RUNS
-    seconds: float | None = shared.SECONDS
-    warmup_runs: int | None = shared.WARMUP_RUNS
-    warmup_ms: float | None = shared.WARMUP_MS
-    end_to_end: bool = shared.END_TO_END
-    fill_mode: Text = VerifySettings.fill_mode
-    cool_down: str | None = shared.COOL_DOWN
-    record: bool = shared.RECORD
-    label: str = shared.LABEL
     verify: bool = shared.VERIFY
     cold_start: bool = option("Also load OpenCL packages once without compiled programs.", default=True)
     trust: bool = shared.TRUST
     insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
-class AbRequest(Request):
+class AbRequest(shared.MeasurementOptions, Request):
     """Request of :func:`adt.bench_ab`."""
 
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
-    inputs: Arrays | None = shared.INPUTS
-    seed: Number = VerifySettings.seed
-    threads: int | None = shared.THREADS
-    affinity: str = shared.AFFINITY
-    protocol: str = shared.PROTOCOL
-    runs: int | None = shared.RUNS
-    seconds: float | None = shared.SECONDS
-    warmup_runs: int | None = shared.WARMUP_RUNS
-    warmup_ms: float | None = shared.WARMUP_MS
-    end_to_end: bool = shared.END_TO_END
-    fill_mode: Text = VerifySettings.fill_mode
-    cool_down: str | None = shared.COOL_DOWN
-    record: bool = shared.RECORD
-    label: str = shared.LABEL
     verify: bool = shared.VERIFY
     rounds: int | None = shared.ROUNDS
     a: PathTo = option("A package.", kw_only=False)

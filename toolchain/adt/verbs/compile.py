@@ -18,23 +18,28 @@ from adt.host.document import aligned
 from adt.host.isolated import begin
 from adt.options.option import (
     Directory,
-    Flag,
     MaybePath,
-    Number,
     Paths,
     PathTo,
     Shapes,
     Switch,
     Text,
-    Texts,
     option,
     python,
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.sections import BuildSettings, CompileSettings
+from adt.options.sections import CompileSettings
 from adt.verbs.default_platform import with_platform
-from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST
+from adt.verbs.options import (
+    INSECURE_NO_DIGEST,
+    LINKED_BUNDLE,
+    MODEL,
+    PARAMS,
+    TRUST,
+    CompilationOptions,
+    TargetOptions,
+)
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -47,26 +52,10 @@ if TYPE_CHECKING:
     from adt.package.reports import Accuracy
 
 
-class CompileRequest(Request):
+class CompileRequest(CompilationOptions, Request):
     """Request of :func:`adt.compile`."""
 
-    model: PathTo = option(MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = PARAMS
-    platform: Text = BuildSettings.platform
-    ndk: Directory = BuildSettings.ndk
-    api_level: Number = BuildSettings.api_level
-    target: Text = CompileSettings.target
-    cpu: Text = CompileSettings.cpu
-    opt_level: Number = CompileSettings.opt_level
-    shapes: Shapes = CompileSettings.shapes
-    precision: Text = CompileSettings.precision
-    keep_float32: Texts = CompileSettings.keep_float32
-    half_only: Texts = CompileSettings.half_only
-    offload: Text = CompileSettings.offload
-    tf32: Flag = CompileSettings.tf32
-    texture_choice: Text = CompileSettings.texture_choice
     bundle: MaybePath = LINKED_BUNDLE
-    like: str | None = LIKE
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
     accuracy: Switch = CompileSettings.accuracy
@@ -104,15 +93,9 @@ class ExplainRequest(Request):
     insecure_no_digest: bool = INSECURE_NO_DIGEST
 
 
-class KernelRequest(Request):
+class KernelRequest(TargetOptions, Request):
     """Request of :func:`adt.compile_kernel`."""
 
-    platform: Text = BuildSettings.platform
-    ndk: Directory = BuildSettings.ndk
-    api_level: Number = BuildSettings.api_level
-    target: Text = CompileSettings.target
-    cpu: Text = CompileSettings.cpu
-    opt_level: Number = CompileSettings.opt_level
     bundle: MaybePath = LINKED_BUNDLE
     kernel: Any = option(
         "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "

@@ -16,7 +16,7 @@ from adt.cli.command import Rendering, command
 from adt.errors import PackageError
 from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
-from adt.options.option import PathTo, Text, option
+from adt.options.option import Options, PathTo, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
 
@@ -33,34 +33,30 @@ DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
 KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K")
-OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
-OF_DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
-OF_TARGET = option("Part of the key of the targets whose records count; else all.", default="")
-OF_TVM = option("Beginning of the version of TVM whose records count; else all.", default="")
 
 
-class DbPruneRequest(Request):
-    """Request of :func:`adt.db_prune`."""
+class RecordOptions(Options):
+    """Records of a database that count."""
 
     db: PathTo = option(DB, kw_only=False)
+    device: str = option("Part of the name of the devices whose records count; else all.", default="")
+    driver: str = option("Part of the name of the drivers whose records count; else all.", default="")
+    target: str = option("Part of the key of the targets whose records count; else all.", default="")
+    tvm: str = option("Beginning of the version of TVM whose records count; else all.", default="")
+
+
+class DbPruneRequest(RecordOptions, Request):
+    """Request of :func:`adt.db_prune`."""
+
     keep: int | None = KEEP_FASTEST
-    device: str = OF_DEVICE
-    driver: str = OF_DRIVER
-    target: str = OF_TARGET
-    tvm: str = OF_TVM
     failures: bool = option("Take out candidates that could not be built or were refused.", default=False)
     drop: bool = option("Take out all records of --device, --driver, --target and --tvm.", default=False)
     dry_run: bool = option("Only say what would be taken out.", default=False)
 
 
-class DbExportRequest(Request):
+class DbExportRequest(RecordOptions, Request):
     """Request of :func:`adt.db_export`."""
 
-    db: PathTo = option(DB, kw_only=False)
-    device: str = OF_DEVICE
-    driver: str = OF_DRIVER
-    target: str = OF_TARGET
-    tvm: str = OF_TVM
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
         help="Directory for MetaSchedule's two JSON files.",
@@ -70,15 +66,10 @@ class DbExportRequest(Request):
     failures: bool = option("Write failed candidates, too.", default=False)
 
 
-class DbPublishRequest(Request):
+class DbPublishRequest(RecordOptions, Request):
     """Request of :func:`adt.db_publish`."""
 
-    db: PathTo = option(DB, kw_only=False)
     keep: int | None = KEEP_FASTEST
-    device: str = OF_DEVICE
-    driver: str = OF_DRIVER
-    target: str = OF_TARGET
-    tvm: str = OF_TVM
     out: PathTo = option("File to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
 
 
@@ -170,7 +161,7 @@ def db_export(request: DbExportRequest) -> ExportResult:
     return export(request.db, request.metaschedule, _selection(request), failures=request.failures)
 
 
-def _selection(request: DbPruneRequest | DbExportRequest | DbPublishRequest) -> Selection:
+def _selection(request: RecordOptions) -> Selection:
     from adt.tuning.database.contents import Selection
 
     return Selection(request.device, request.driver, request.target, request.tvm)

@@ -21,8 +21,6 @@ from adt.options.option import (
     OneOrMorePaths,
     OneOrMoreTexts,
     Options,
-    Real,
-    Text,
     did_you_mean,
     option,
     options_of,
@@ -30,8 +28,8 @@ from adt.options.option import (
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.sections import FOR, BuildSettings, DeviceSettings
-from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, output, quiet
+from adt.options.sections import FOR, BuildSettings
+from adt.verbs.options import ELF_BUNDLE, PACKAGE, DeviceOptions, output, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -67,13 +65,10 @@ class ElfRequest(Request):
     )
 
 
-class DoctorRequest(Options):
+class DoctorRequest(DeviceOptions):
     """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
 
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
     ndk: Directory = BuildSettings.ndk
-    bundle: MaybePath = BUNDLE
     areas: OneOrMoreTexts = option(
         "Areas to look at; else all.",
         default=(),

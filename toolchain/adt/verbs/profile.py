@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import RpcError, RunError, dependent, exclusive
 from adt.limits import parse_json
-from adt.options.option import MaybePath, Number, PathTo, Real, Text, option
+from adt.options.option import option
 from adt.options.request import Request, takes
-from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs.options import (
     AFFINITY,
-    BUNDLE,
     ENTRY,
     INPUTS,
-    PACKAGE,
-    REMOTE_KEY,
     THREADS,
-    TRACKER,
     VIA,
+    InputOptions,
+    RemoteOptions,
     output,
 )
 
@@ -34,20 +31,12 @@ if TYPE_CHECKING:
     from adt.verbs.remote import Remote
 
 
-class ProfileRequest(Request):
+class ProfileRequest(RemoteOptions, InputOptions, Request):
     """Request of :func:`adt.profile`."""
 
-    package: PathTo = option(PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = BUNDLE
     entry: str = ENTRY
     via: str = VIA
-    key: str = REMOTE_KEY
-    tracker: str = TRACKER
     inputs: Arrays | None = INPUTS
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
     threads: int | None = THREADS
     affinity: str = AFFINITY
     runs: int = option("Number of runs with clocks, and without.", "--runs", "-n", default=20, least=1)

@@ -10,9 +10,7 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, MismatchError, exclusive
-from adt.options.option import MaybePath, PathTo, Real, Text, option
 from adt.options.request import Request, takes
-from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_own_cpu, check_pair
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage, load_package
@@ -22,19 +20,12 @@ from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import package_bundle
 from adt.verbs.deploy import deploy_to, runs_here
 from adt.verbs.device import device_of
-from adt.verbs.options import BUNDLE, PACKAGE, REMOTE_KEY, TRACKER
+from adt.verbs.options import RemoteOptions
 from adt.verbs.rpc import served_bundle
 
 
-class RemoteRequest(Request):
+class RemoteRequest(RemoteOptions, Request):
     """A package where it runs, natively or over RPC."""
-
-    package: PathTo = option(PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = BUNDLE
-    key: str = REMOTE_KEY
-    tracker: str = TRACKER
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from adt.cli.command import Rendering, command
 from adt.cli.terminal import span
 from adt.errors import RpcError
 from adt.host.document import aligned
-from adt.options.option import MaybePath, Real, Text, option
+from adt.options.option import MaybePath, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import FOR, DeviceSettings, RpcSettings
-from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS
+from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS, DeviceOptions
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -49,13 +49,10 @@ class TrackerRequest(Request):
     expose: bool = EXPOSE
 
 
-class RpcStartRequest(Request):
+class RpcStartRequest(DeviceOptions, Request):
     """Request of :func:`adt.rpc_start`."""
 
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
     key: str = KEY
-    bundle: MaybePath = BUNDLE
     tracker: str = TRACKER_ADDRESS
     use_tracker: bool = USE_TRACKER
     port: int | None = PORT

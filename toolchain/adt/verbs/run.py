@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
-from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
+from adt.options.option import Files, option, python
 from adt.options.request import Request, takes
-from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
+from adt.options.sections import MOST_SECONDS
 from adt.verbs.arrays import (
     PictureFlags,
     check_outputs,
@@ -22,7 +22,7 @@ from adt.verbs.arrays import (
     split_output,
     table,
 )
-from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
+from adt.verbs.options import AFFINITY, ENTRY, THREADS, VIA, InputOptions, RemoteOptions
 
 if TYPE_CHECKING:
     from adt.device.place import RtvmOptions
@@ -35,19 +35,11 @@ if TYPE_CHECKING:
     from adt.verbs.options import Arrays
 
 
-class RunRequest(Request):
+class RunRequest(RemoteOptions, InputOptions, Request):
     """Request of :func:`adt.run`."""
 
-    package: PathTo = option(PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = BUNDLE
     entry: str = ENTRY
     via: str = VIA
-    key: str = REMOTE_KEY
-    tracker: str = TRACKER
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
     inputs: Arrays | None = python("Name to array, list or number.", default=None)
     files: Files = option(
         "Input from a file: .npz, .npy, or plain bytes (.raw, .bin); repeatable.",

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from adt.host.disk import check_directory
-from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Shapes, Text, Texts, option
+from adt.options.option import Flag, MaybePath, Number, Real, Text, Texts, option
 from adt.options.request import Request
-from adt.options.sections import BuildSettings, CompileSettings, TuneSettings
-from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST, quiet
+from adt.options.sections import TuneSettings
+from adt.verbs.options import INSECURE_NO_DIGEST, LINKED_BUNDLE, TRUST, CompilationOptions, quiet
 
 if TYPE_CHECKING:
     from adt.tuning.results import Status, TuningPlan
 
 
-class TuneRequest(Request):
+class TuneRequest(CompilationOptions, Request):
     """Request of :func:`adt.tune`."""
 
-    model: PathTo = option(MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = PARAMS
-    platform: Text = BuildSettings.platform
-    ndk: Directory = BuildSettings.ndk
-    api_level: Number = BuildSettings.api_level
-    target: Text = CompileSettings.target
-    cpu: Text = CompileSettings.cpu
-    opt_level: Number = CompileSettings.opt_level
-    shapes: Shapes = CompileSettings.shapes
-    precision: Text = CompileSettings.precision
-    keep_float32: Texts = CompileSettings.keep_float32
-    half_only: Texts = CompileSettings.half_only
-    offload: Text = CompileSettings.offload
-    tf32: Flag = CompileSettings.tf32
-    texture_choice: Text = CompileSettings.texture_choice
     bundle: MaybePath = LINKED_BUNDLE
-    like: str | None = LIKE
     trials: Number = TuneSettings.trials
     per_task: Flag = TuneSettings.per_task
     early_stopping: Number = TuneSettings.early_stopping

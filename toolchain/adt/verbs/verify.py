@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
-from adt.options.option import Flag, MaybePath, Number, PathTo, Real, Text, option, options_of
+from adt.options.option import Flag, MaybePath, Number, Real, Text, option, options_of
 from adt.options.request import Request, takes
-from adt.options.sections import DeviceSettings, Settings, VerifySettings
+from adt.options.sections import Settings, VerifySettings
 from adt.verbs import options as shared
 from adt.verbs.options import fetched, load_npz
 
@@ -39,16 +39,10 @@ def call_span(text: str) -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-class VerifyRequest(Request):
+class VerifyRequest(shared.PackageOptions, shared.InputOptions, Request):
     """Request of :func:`adt.verify`."""
 
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
     model: MaybePath = shared.SOURCE_MODEL
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
     max_abs: Real = VerifySettings.max_abs
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
@@ -82,16 +76,10 @@ class VerifyRequest(Request):
         return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
 
-class LayersRequest(Request):
+class LayersRequest(shared.PackageOptions, shared.InputOptions, Request):
     """Request of :func:`adt.verify_layers`."""
 
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
     inputs: Arrays | None = shared.INPUTS
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
     calls: tuple[int, int] | None = option(
