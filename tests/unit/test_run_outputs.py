@@ -217,7 +217,8 @@ def test_an_emulated_device_runs_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("adt.verbs.deploy.open_place", lambda made, *_, **__: Opened(Emulated(), made, None))
+    opened = Opened(Emulated(), package(tmp_path), None)
+    monkeypatch.setattr(f"adt.verbs.{verb.__name__}.open_place", lambda *_, **__: opened)
     caplog.set_level("INFO", "adt")
     with pytest.raises(RunError, match=re.escape(message)):
         verb(package(tmp_path), **options)

@@ -33,6 +33,8 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.sections import RUN_SECONDS, BuildSettings, DeviceSettings, VerifySettings
 from adt.verbs import options as shared
+from adt.verbs.bench import protocol_of, speed_lines
+from adt.verbs.device import device_of
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -151,7 +153,6 @@ def apk(request: ApkRequest) -> Apk:
     from adt.host.ndk import find_apk_tools
     from adt.integrate.apk import apk_entries, audit_libraries, build_apk, manifest_text, min_sdk
     from adt.integrate.contents import BenchPlan, app_libraries, check_large_pages, planned_models
-    from adt.verbs.bench import protocol_of
 
     out = request.out
     if out is not None and out.suffix != SUFFIX:
@@ -244,7 +245,6 @@ def install(request: InstallRequest) -> Installed:
     from adt.integrate.apk import read_apk
     from adt.integrate.contents import ACTIVITY_CLASS, ERROR, RESULTS
     from adt.rpc import server, state
-    from adt.verbs.device import device_of
     from adt.verbs.rpc import serve_deployed
 
     apk = request.apk
@@ -382,8 +382,6 @@ def install_command(request: InstallRequest) -> Rendering:
 
 
 def _installed_lines(result: Installed) -> Iterator[str]:
-    from adt.verbs.bench import speed_lines
-
     yield f"{'device':<11} {result.serial}"
     yield f"{'installed':<11} {result.app or result.apk}"
     for record in result.records:

@@ -16,6 +16,9 @@ from adt.host.document import FLAT, HIDDEN, form, in_document
 from adt.options.option import MaybePath, Options, PathTo, option, options_of, values_of
 from adt.options.request import Request, takes
 from adt.verbs import options as shared
+from adt.verbs.arrays import save_npz
+from adt.verbs.deploy import open_place
+from adt.verbs.verify import VerifyResult, failure, verify_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from adt.measure.conditions import Conditions, CoolDown, Course
     from adt.measure.record import BenchRecord, Flag, Protocol, Speed
     from adt.measure.statistics import Interval, TimeSummary
-    from adt.verbs.verify import VerifyResult
 
 
 class BenchRequest(shared.PackageOptions, shared.MeasurementOptions, Request):
@@ -124,7 +126,6 @@ def bench(request: BenchRequest) -> BenchResult:
     from adt.measure.bench import measure, pilot
     from adt.measure.conditions import conditions
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
 
     setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
     opened = open_place(load_package(request.package), request, request.bundle)
@@ -151,7 +152,6 @@ def bench_ab(request: AbRequest) -> AbResult:
     from adt.measure.bench import pilot, take_turns, times_as_fast
     from adt.measure.conditions import conditions
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
 
     setup, cooling = _setup(request, rounds=request.rounds), _cooling(request)
     a, b = (open_place(load_package(path), request, request.bundle) for path in (request.a, request.b))
@@ -231,7 +231,6 @@ def _verify(
 ) -> VerifyResult | None:
     """Compare the outputs with the reference's; None with ``--no-verify``."""
     from adt.compiler.importers import model_store
-    from adt.verbs.verify import verify_at
 
     if not request.verify:
         if opened.place.emulated:
@@ -316,8 +315,6 @@ def bench_command(
     ],
 ) -> Rendering:
     """Measure how fast a package runs; on an emulated device only check its outputs."""
-    from adt.verbs.arrays import save_npz
-
     alone = quote(str(package or (ab or ["PACKAGE"])[0]))
     if (package is None) == (ab is None):
         pair = " ".join(quote(str(path)) for path in ab or ("PACKAGE", "PACKAGE"))
@@ -344,8 +341,6 @@ def _compared(a: Path, b: Path, result: AbResult) -> Rendering:
 
 
 def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
-    from adt.verbs.verify import failure
-
     return failure(result.verification, package) if result.verification else None
 
 

@@ -17,10 +17,11 @@ from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import ConfigError
+from adt.host.cache import write_text
 from adt.host.directories import resource
 from adt.host.disk import check_directory
 from adt.host.document import document_of
-from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, option, options_of
+from adt.options.option import AnyPath, Directory, Flag, MaybePath, Number, Text, Texts, option, options_of
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
 from adt.options.sections import SECTIONS, BuildSettings, TvmSettings
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from adt.bundle.plan import Preset
     from adt.host.ndk import Listed
     from adt.host.sources import TvmSource
-    from adt.options.option import AnyPath
 
 
 class BuildRequest(Request):
@@ -356,8 +356,6 @@ def init(
 def write_initial(directory: Path, platform: str | None) -> Path:
     """Write a new ``adt.toml`` into *directory* and return its path; an existing one is left alone."""
     from jinja2 import Environment, StrictUndefined
-
-    from adt.host.cache import write_text
 
     path = directory / "adt.toml"
     if path.exists():

@@ -12,9 +12,12 @@ from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
+from adt.compiler.importers.formats import require_model
+from adt.compiler.importers.shapes import parse_shapes
 from adt.errors import MismatchError, dependent
 from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
+from adt.host.extras import require_tvm
 from adt.host.isolated import begin
 from adt.options.option import (
     Directory,
@@ -30,7 +33,10 @@ from adt.options.option import (
 )
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
+from adt.package.reports import Accuracy
 from adt.verbs.default_platform import with_platform
+from adt.verbs.device import open_device, probe_device
+from adt.verbs.inspect import offload_lines
 from adt.verbs.options import (
     INSECURE_NO_DIGEST,
     LINKED_BUNDLE,
@@ -49,7 +55,6 @@ if TYPE_CHECKING:
     from adt.compiler.networks.known import NetworkSummary
     from adt.package.manifest import PackageLike
     from adt.package.package import ModelPackage
-    from adt.package.reports import Accuracy
 
 
 class CompileRequest(CompilationOptions, Request):
@@ -127,9 +132,6 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
         PackageError: *db* is no tuning database.
         VerifyFailed: the OpenCL kernels compute wrong numbers.
     """
-    from adt.compiler.importers.formats import require_model
-    from adt.host.extras import require_tvm
-
     require_tvm()
     from adt.compiler.assemble import package_name
     from adt.compiler.compile import compile_to
@@ -154,7 +156,6 @@ def job_of(
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
-    from adt.host.extras import require_tvm
     from adt.host.ndk import find_ndk
     from adt.verbs.bundles import choose_bundle
 
@@ -227,13 +228,10 @@ def explain(request: ExplainRequest) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: TVM, or what the model's format needs, is not installed.
     """
-    from adt.host.extras import require_tvm
-
     require_tvm()
     if str(request.model).endswith(".onnx"):
         begin("onnxslim")  # while TVM is imported here
     from adt.compiler.importers.importer import explain_model
-    from adt.compiler.importers.shapes import parse_shapes
 
     return explain_model(request.model, parse_shapes(request.shapes))
 
@@ -241,7 +239,6 @@ def explain(request: ExplainRequest) -> Explanation:
 def _like(serial: str, request: Request) -> tuple[str, PackageLike]:
     """Return the platform of the device *serial*, unless *request* names one, and what to compile for."""
     from adt.device.probe import package_like
-    from adt.verbs.device import open_device, probe_device
 
     device = probe_device(open_device(serial, request.settings.device.limit))
     platform = request.named("platform")
@@ -355,7 +352,6 @@ def _lines(package: ModelPackage) -> Iterator[str]:
                 yield f"         {operator.name} stays plain: {operator.reason}"
     if compilation.offload:
         from adt.package.inspection.inspection import Inspection
-        from adt.verbs.inspect import offload_lines
 
         yield from offload_lines(compilation.offload, Inspection(package))
     yield from _checks(package)

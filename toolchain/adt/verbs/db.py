@@ -16,12 +16,12 @@ from adt.cli.command import Rendering, command
 from adt.errors import PackageError
 from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
-from adt.options.option import Options, PathTo, Text, option
+from adt.host.extras import require_tvm
+from adt.options.option import AnyPath, Options, PathTo, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
 
 if TYPE_CHECKING:
-    from adt.options.option import AnyPath
     from adt.tuning.database.changes import FetchResult, MergeResult, PruneResult, PublishResult
     from adt.tuning.database.contents import Selection
     from adt.tuning.database.metaschedule import ExportResult, ImportResult
@@ -154,7 +154,6 @@ def db_export(request: DbExportRequest) -> ExportResult:
         PackageError: there is no database, or *metaschedule* holds something else.
         ToolNotFound: TVM is not installed.
     """
-    from adt.host.extras import require_tvm
     from adt.tuning.database.metaschedule import export
 
     require_tvm()
@@ -179,7 +178,6 @@ def db_import(request: DbImportRequest) -> ImportResult:
         ToolNotFound: TVM is not installed.
         Busy: another process writes *into*.
     """
-    from adt.host.extras import require_tvm
     from adt.tuning.database.metaschedule import import_records
 
     require_tvm()

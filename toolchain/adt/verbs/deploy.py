@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import colours, moves, silence_line, status_line, terminal, visible
-from adt.errors import ConfigError
+from adt.errors import AdtError, ConfigError
 from adt.host.document import FLAT, form, in_document
 from adt.options.option import OneOrMorePaths, Options, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
+from adt.package.compatibility import check_half, check_own_cpu
+from adt.verbs.device import device_of, open_device, probe_device
 from adt.verbs.options import KEY, DeviceOptions, quiet
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from adt.device.device import Device
     from adt.device.place import Opened
     from adt.device.selection import Event, Outcomes, Say
-    from adt.errors import AdtError
     from adt.package.package import ModelPackage
     from adt.rpc.server import RpcServer
 
@@ -236,8 +238,6 @@ def deploy_many(request: DeployRequest) -> Outcomes[Deployed]:
 
 
 def _only_device(request: DeployRequest | CleanRequest) -> Device:
-    from adt.verbs.device import device_of
-
     if request.serials:
         raise ConfigError(
             f"{len(request.serials)} devices for a verb of one",
@@ -250,7 +250,6 @@ def _on_each(
     request: DeployRequest | CleanRequest, work: Callable[[Device, Say], Result]
 ) -> Outcomes[Result]:
     from adt.device import selection
-    from adt.verbs.device import open_device
 
     return selection.for_each(
         request.serials,
@@ -341,8 +340,6 @@ def deploy_to(
     from adt.device.app import copy_into_app
     from adt.device.deploy import store
     from adt.device.deploy.payload import payload_of
-    from adt.package.compatibility import check_half
-    from adt.verbs.device import probe_device
 
     if package is not None and package.manifest.needs_half and not dry_run:
         opencl = probe_device(device).opencl
@@ -367,12 +364,9 @@ def open_place(package: ModelPackage, request: Request, named: Path | None, meas
     Who *measures* nothing needs no bundle for this machine: while there is none, TVM's wheel runs it.
     """
     from adt.bundle.bundle import cached_bundles
-    from adt.bundle.platforms import platform_named
     from adt.device.place import DevicePlace, HostPlace, Opened
-    from adt.package.compatibility import check_half, check_own_cpu
     from adt.package.host_run.opencl import opencl_device
     from adt.verbs.bundles import package_bundle
-    from adt.verbs.device import device_of
 
     if runs_here(package, request):
         check_own_cpu(package.manifest)

@@ -15,6 +15,7 @@ import typer
 
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
+from adt.device.opencl import PROGRAM, OpenclCandidate, OpenclReport, no_opencl
 from adt.errors import DeviceNotReady
 from adt.host.disk import size_text
 from adt.host.document import aligned
@@ -25,7 +26,6 @@ from adt.options.sections import DeviceSettings
 
 if TYPE_CHECKING:
     from adt.device.device import Device
-    from adt.device.opencl import OpenclCandidate, OpenclReport
     from adt.device.probe import DeviceOverview, Probe
     from adt.device.survey import CpuCluster
     from adt.virtual.emulator import EmulatorInfo
@@ -159,7 +159,6 @@ def probe_device(device: Device, *, fresh: bool = False) -> Probe:
     """Look at a device that was chosen already, as :func:`probe`."""
     from adt.bundle.bundle import newest_with
     from adt.device import probe as device_probe
-    from adt.device.opencl import PROGRAM
 
     hardware = device_probe.survey_hardware(device)
     bundle = newest_with(PROGRAM, device.facts.platforms)
@@ -168,8 +167,6 @@ def probe_device(device: Device, *, fresh: bool = False) -> Probe:
 
 def check_computes(device: Device, kind: str) -> None:
     """Refuse to compute on OpenCL on a device whose probe finds none; without a bundle none is asked."""
-    from adt.device.opencl import no_opencl
-
     report = probe_device(device).opencl if kind == "opencl" else None
     if report is not None and report.device is None:
         raise no_opencl(device.serial, virtual=device.facts.virtual)

@@ -5,32 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from adt.bundle.bundle import load_bundle
+from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
 from adt.host.disk import check_directory
 from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
-from adt.integrate.contents import apk_files, app_libraries
+from adt.integrate.contents import apk_files, app_libraries, check_large_pages
+from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
-from adt.integrate.output import FileStep, diff, plan, write
+from adt.integrate.output import FileStep, OutputFile, WritePlan, diff, plan, write
+from adt.integrate.project import project
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
 from adt.options.request import Request, takes
-from adt.package.package import load_package
+from adt.package.classes import read_labels
+from adt.package.inputs.pictures import PictureOptions, parse_numbers
+from adt.package.package import ModelPackage, load_package
 from adt.verbs.arrays import COLOR, LAYOUT, MEAN, SCALE, STD
+from adt.verbs.bundles import package_bundle
 from adt.verbs.options import ALLOW_4K, BUNDLES
-
-if TYPE_CHECKING:
-    from adt.bundle.bundle import TargetBundle
-    from adt.integrate.model_api import Project
-    from adt.integrate.output import OutputFile, WritePlan
-    from adt.package.inputs.pictures import PictureOptions
-    from adt.package.package import ModelPackage
 
 
 class GenerateRequest(Request):
@@ -128,9 +126,6 @@ def generate(request: GenerateRequest) -> Generated:
         BuildError: a library does not load on devices with pages of 16 KB, and *allow_4k* is not given.
         DiskError: no room, or no access.
     """
-    from adt.integrate.contents import check_large_pages
-    from adt.integrate.project import project
-
     packages = tuple(load_package(path) for path in request.packages)
     described = project(
         packages,
@@ -157,7 +152,6 @@ def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tu
     """Load the bundles *explicit*, else for each platform of *packages* the newest one that fits."""
     if explicit:
         return tuple(load_bundle(path) for path in explicit)
-    from adt.verbs.bundles import package_bundle
 
     by_platform = {package.manifest.target.platform: package for package in packages}
     return tuple(package_bundle(package) for package in by_platform.values())
@@ -191,8 +185,6 @@ class GenerateFlags(Options):
 )
 def generate_command(request: GenerateRequest, flags: GenerateFlags) -> Rendering:
     """Write code and a project that put packages into an app; run again to update them."""
-    from adt.package.classes import read_labels
-
     classes, images = _by_package(flags.classes, "--class"), _images(flags)
     labels = read_labels(flags.labels) if flags.labels else ()
     result = generate(request.but(classes=classes, images=images, labels=labels))
@@ -215,8 +207,6 @@ def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
     """Parse how pictures are prepared, by package; options without a name hold for those with one, too."""
-    from adt.package.inputs.pictures import PictureOptions, parse_numbers
-
     options_of: dict[str, dict[str, Any]] = {}
     for name in ("scale", "mean", "std", "layout", "color"):
         for package, text in _by_package(getattr(flags, name), f"--{name}").items():

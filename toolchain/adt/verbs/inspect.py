@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.checkup.check import Area, Status, make_scope
+from adt.checkup.check import Area, Check, Status, make_scope
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed, dependent, exclusive
+from adt.host.cache import write_text
 from adt.host.disk import check_directory
 from adt.host.document import aligned, document_of
 from adt.options.option import (
+    AnyPath,
     Directory,
     MaybePath,
     OneOrMorePaths,
@@ -29,15 +31,13 @@ from adt.options.option import (
 )
 from adt.options.request import Request, takes
 from adt.options.sections import FOR, BuildSettings
+from adt.package.reports import Convolution, OffloadReport, TextureReport
 from adt.verbs.options import ELF_BUNDLE, PACKAGE, DeviceOptions, output, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
-    from adt.checkup.check import Check
     from adt.checkup.diagnosis import Diagnosis, Repair
-    from adt.options.option import AnyPath
     from adt.package.inspection.inspection import Inspection, PackageDiff, Param
-    from adt.package.reports import Convolution, OffloadReport, TextureReport
 
 
 class ElfRequest(Request):
@@ -154,7 +154,6 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
         PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
         MismatchError: *profile* is of another package.
     """
-    from adt.host.cache import write_text
     from adt.package.inspection.page import render
     from adt.package.inspection.profile import load_profile
 
@@ -179,7 +178,6 @@ def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write each text to its name in the directory *out*; none, if one is not the name of a file."""
-    from adt.host.cache import write_text
     from adt.host.contained import file_name
 
     files = [(out / file_name(name), text) for name, text in texts.items()]

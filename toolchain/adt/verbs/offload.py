@@ -14,8 +14,11 @@ from adt.host.document import HIDDEN, form, in_document
 from adt.options.option import Directory, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
+from adt.package.reports import OffloadReport
 from adt.verbs import options as shared
-from adt.verbs.bench import AbRequest, bench_ab, latency
+from adt.verbs.bench import AbRequest, BenchResult, bench_ab, latency
+from adt.verbs.compile import job_of, tuned_job
+from adt.verbs.inspect import offload_lines
 from adt.verbs.profile import ProfileRequest, profile
 
 if TYPE_CHECKING:
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
     from adt.package.inspection.inspection import Inspection
     from adt.package.inspection.profile import Profile
     from adt.package.package import ModelPackage
-    from adt.package.reports import OffloadReport
-    from adt.verbs.bench import BenchResult
 
 
 class CompareOffloadRequest(shared.CompilationOptions, shared.MeasurementOptions, Request):
@@ -134,7 +135,6 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
     from adt.measure.verify import compare
     from adt.numerics import TOLERANCES
     from adt.verbs.bundles import package_bundle
-    from adt.verbs.compile import job_of, tuned_job
 
     if not parse_libraries(request.offload):
         raise ConfigError(
@@ -219,7 +219,6 @@ def compare_offload_command(
 def _lines(result: OffloadComparison, *, everything: bool = False) -> Iterator[str]:
     from adt.measure.bench import sentence
     from adt.measure.profile.output import table
-    from adt.verbs.inspect import offload_lines
 
     sides = {FUSED: result.fused, LIBRARY: result.library}
     report = result.library.package.manifest.made.offload

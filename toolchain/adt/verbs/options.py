@@ -158,7 +158,8 @@ ADDRESS = "HOST:PORT"
 TRACKER_ADDRESS = option("Tracker; else adt's own.", "--tracker", default="", metavar=ADDRESS)
 PACKAGE = option("Package that `adt compile` made: its directory, or x.tar.", kw_only=False)
 ENTRY = option("Entry function.", default="main")
-VIA = option("Run by the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
+NATIVE, RPC = "native", "rpc"
+VIA = option("Run by the runner, or by an RPC server.", default=NATIVE, choices=[NATIVE, RPC])
 SOURCE_MODEL = option("Source model; else the copy that compiling kept.", default=None, complete=model_file)
 INPUTS = option(
     "Name to array, list or number.",

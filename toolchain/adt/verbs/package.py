@@ -14,14 +14,13 @@ from adt.cli.command import Rendering, command
 from adt.errors import PackageError
 from adt.host.disk import check_directory, scratch_directory
 from adt.host.document import FLAT, in_document
-from adt.options.option import option
+from adt.options.option import AnyPath, option
 from adt.options.request import resolve_settings
 from adt.options.sections import BuildSettings
 from adt.verbs.options import ELF_BUNDLE, PACKAGE
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
-    from adt.options.option import AnyPath
     from adt.package.integrity import Integrity
     from adt.package.package import ModelPackage, SplitPackage
 

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import RpcError, RunError, dependent, exclusive
+from adt.host.cache import write_text
 from adt.limits import parse_json
-from adt.options.option import option
+from adt.options.option import AnyPath, option
 from adt.options.request import Request, takes
+from adt.verbs.deploy import open_place
 from adt.verbs.options import (
     AFFINITY,
     ENTRY,
     INPUTS,
+    NATIVE,
+    RPC,
     THREADS,
     VIA,
+    Arrays,
     InputOptions,
     RemoteOptions,
     output,
@@ -25,9 +30,7 @@ from adt.verbs.options import (
 
 if TYPE_CHECKING:
     from adt.measure.profile.assembly import Limits
-    from adt.options.option import AnyPath
     from adt.package.inspection.profile import Profile
-    from adt.verbs.options import Arrays
     from adt.verbs.remote import Remote
 
 
@@ -70,8 +73,6 @@ def profile(request: ProfileRequest) -> Profile:
     from adt.device.place import RtvmOptions
     from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
-    from adt.verbs.run import NATIVE, RPC
 
     _check(request)
     package = load_package(request.package)
@@ -112,7 +113,6 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
     Raises:
         ConfigError: its times are an emulator's.
     """
-    from adt.host.cache import write_text
     from adt.measure.profile.output import trace
 
     write_text(Path(out), json.dumps(trace(profile), ensure_ascii=False, separators=(",", ":")))
@@ -120,15 +120,12 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
 
 def profile_html(profile: Profile, out: AnyPath) -> None:
     """Write *profile* as one self-contained page with plots."""
-    from adt.host.cache import write_text
     from adt.measure.profile.output import render
 
     write_text(Path(out), render(profile))
 
 
 def _check(request: ProfileRequest) -> None:
-    from adt.verbs.run import NATIVE, RPC
-
     if request.via == RPC and (request.threads is not None or request.affinity):
         raise exclusive("--threads and --affinity", "--via rpc")
     if request.via == NATIVE and (request.key or request.tracker):
@@ -140,7 +137,6 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.package.inputs.random import random_inputs
     from adt.package.manifest import taken_inputs
     from adt.rpc.session import explain_errors
-    from adt.verbs.run import RPC
 
     model, entry, inputs = remote.model, request.entry, request.inputs
     warmup_runs, runs = (0, 1) if remote.emulated else (request.warmup_runs, request.runs)

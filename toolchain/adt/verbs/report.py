@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
+from adt.host.cache import write_text
 from adt.host.document import document_of
-from adt.options.option import option
+from adt.options.option import AnyPath, option
 from adt.options.request import Request, takes
+from adt.verbs.bench import ms
 from adt.verbs.options import output
 
 if TYPE_CHECKING:
     from adt.measure.history import Point, Series, TrendReport
-    from adt.options.option import AnyPath
 
 
 class ReportRequest(Request):
@@ -69,7 +70,6 @@ def report(request: ReportRequest) -> TrendReport:
 
 def report_html(report: TrendReport, out: AnyPath) -> None:
     """Write one self-contained page with a time line of each series."""
-    from adt.host.cache import write_text
     from adt.measure.history import render
 
     write_text(Path(out), render(report))
@@ -77,7 +77,6 @@ def report_html(report: TrendReport, out: AnyPath) -> None:
 
 def report_export(report: TrendReport, out: AnyPath) -> int:
     """Write the records of *report* to one file, for :func:`report_import`; returns how many."""
-    from adt.host.cache import write_text
     from adt.measure import history
 
     records = [point.record for series in report.series for point in series.points]
@@ -149,8 +148,6 @@ def _title(series: Series) -> str:
 
 
 def _row(point: Point) -> str:
-    from adt.verbs.bench import ms
-
     record = point.record
     text = f"{MARKS[point.verdict]} {record.when[:16].replace('T', ' ')} "
     if record.headline_ms is None:

@@ -21,6 +21,7 @@ from adt.options.option import MaybePath, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import FOR, DeviceSettings, RpcSettings
+from adt.verbs.device import device_of
 from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS, DeviceOptions
 
 if TYPE_CHECKING:
@@ -155,7 +156,6 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
     from adt.device.deploy import store
     from adt.rpc import server
     from adt.verbs.bundles import choose_bundle
-    from adt.verbs.device import device_of
 
     settings = request.settings.rpc
     ports = settings.ports.chosen(request.port, request.port_end)

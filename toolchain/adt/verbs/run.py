@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
+from adt.numerics import Array
 from adt.options.option import Files, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS
+from adt.package.classes import TOP, Ranking, check_scores, rank, read_labels
 from adt.verbs.arrays import (
     PictureFlags,
     check_outputs,
@@ -22,17 +24,15 @@ from adt.verbs.arrays import (
     split_output,
     table,
 )
-from adt.verbs.options import AFFINITY, ENTRY, THREADS, VIA, InputOptions, RemoteOptions
+from adt.verbs.deploy import open_place
+from adt.verbs.options import AFFINITY, ENTRY, NATIVE, RPC, THREADS, VIA, Arrays, InputOptions, RemoteOptions
 
 if TYPE_CHECKING:
     from adt.device.place import RtvmOptions
-    from adt.numerics import Array
-    from adt.package.classes import Ranking
     from adt.package.inputs.files import InputArray
     from adt.package.inputs.pictures import PictureOptions
     from adt.package.manifest import Entry
     from adt.package.package import ModelPackage
-    from adt.verbs.options import Arrays
 
 
 class RunRequest(RemoteOptions, InputOptions, Request):
@@ -61,9 +61,6 @@ class RunRequest(RemoteOptions, InputOptions, Request):
     options: RtvmOptions | None = python(
         "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
     )
-
-
-NATIVE, RPC = VIA = ("native", "rpc")
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,6 @@ def run(request: RunRequest) -> RunResult:
     """
     from adt.device.place import RtvmOptions
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
 
     package = load_package(request.package)
     entry = package.manifest.entry(request.entry)
@@ -212,7 +208,6 @@ def run_command(
 ) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     from adt.device.place import RtvmOptions
-    from adt.package.classes import TOP, check_scores, rank, read_labels
     from adt.package.package import load_package
 
     names = read_labels(labels) if labels else ()

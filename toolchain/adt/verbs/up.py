@@ -15,22 +15,35 @@ import typer
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
+from adt.compiler.importers.shapes import parse_shapes
 from adt.errors import MismatchError
 from adt.host.document import form, in_document
+from adt.host.extras import require_tvm
 from adt.options.option import Directory, Number, PathTo, Real, Shapes, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
 from adt.verbs.arrays import described, save_npz, summary
-from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, output, quiet
-from adt.verbs.verify import failure, verification_lines, verify_at
+from adt.verbs.compile import tuned_job
+from adt.verbs.deploy import deploy_to, open_place
+from adt.verbs.device import check_computes, device_of, emulator_start, open_device
+from adt.verbs.options import (
+    INPUTS,
+    INSECURE_NO_DIGEST,
+    MODEL,
+    PARAMS,
+    PROGRESS,
+    TRUST,
+    Arrays,
+    output,
+    quiet,
+)
+from adt.verbs.verify import VerifyResult, failure, verification_lines, verify_at
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
     from adt.device.device import Device
     from adt.host.ndk import Ndk
     from adt.package.package import ModelPackage
-    from adt.verbs.options import Arrays
-    from adt.verbs.verify import VerifyResult
 
 
 class UpRequest(Request):
@@ -117,16 +130,11 @@ def up(request: UpRequest) -> UpResult:
     """
     from adt.compiler.importers import model_store
     from adt.device.place import DevicePlace, Opened
-    from adt.host.extras import require_tvm
-    from adt.verbs.deploy import deploy_to, open_place
-    from adt.verbs.device import check_computes, emulator_start, open_device
 
     require_tvm()
     from adt.compiler.compilation import CompileJob
     from adt.compiler.compile import cached_package
     from adt.compiler.importers.importer import declared_inputs
-    from adt.compiler.importers.shapes import parse_shapes
-    from adt.verbs.compile import tuned_job
 
     # A faulty model fails here, not after a build.
     fixed = declared_inputs(request.model, parse_shapes(request.shapes))
@@ -186,7 +194,6 @@ def _built(
     from adt.bundle.bundle import MANIFEST
     from adt.bundle.plan import plan_build
     from adt.compiler.importers.importer import import_model
-    from adt.compiler.importers.shapes import parse_shapes
 
     plan = plan_build(settings)
     tree = plan.source
@@ -228,7 +235,6 @@ def _up_plan(
 def _connected_device(request: UpRequest) -> Device | None:
     """Return the device that was asked for or is connected; None when there is none at all."""
     from adt.device import selection
-    from adt.verbs.device import device_of
 
     if not request.serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
         return None

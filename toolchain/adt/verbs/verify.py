@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
+from adt.numerics import Array, joined
 from adt.options.option import Flag, MaybePath, Number, Real, Text, option, options_of
 from adt.options.request import Request, takes
 from adt.options.sections import Settings, VerifySettings
 from adt.verbs import options as shared
-from adt.verbs.options import fetched, load_npz
+from adt.verbs.deploy import open_place
+from adt.verbs.options import Arrays, fetched, load_npz
 
 if TYPE_CHECKING:
     from adt.device.place import Opened
     from adt.measure.layers import CallComparison, LayerScan
     from adt.measure.verify import OutputComparison, Verification
-    from adt.numerics import Array
     from adt.package.package import ModelPackage
-    from adt.verbs.options import Arrays
 
 
 def call_span(text: str) -> tuple[int, int]:
@@ -157,7 +157,6 @@ def verify(request: VerifyRequest) -> VerifyResult:
     """
     from adt.compiler.importers import model_store
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
 
     package = load_package(request.package)
     sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
@@ -211,7 +210,6 @@ def verify_at(
     from adt.measure.reference import MODEL, reference_named, with_unused
     from adt.measure.roundings import explained
     from adt.measure.verify import accuracy, compare, worst_of
-    from adt.numerics import joined
     from adt.package.inputs.random import random_inputs
     from adt.package.manifest import taken_inputs
 
@@ -279,7 +277,6 @@ def verify_layers(request: LayersRequest) -> LayersResult:
     from adt.package.integrity import is_known
     from adt.package.manifest import taken_inputs
     from adt.package.package import load_package
-    from adt.verbs.deploy import open_place
 
     package, inputs = load_package(request.package), request.inputs
     if not (request.trust or is_known(package.manifest)):
