@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_type_hints
 
 from adt.errors import ConfigError
 from adt.limits import MOST_PORT
@@ -260,9 +261,6 @@ class PortRange:
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
 
-    def __contains__(self, port: int) -> bool:
-        return self.first <= port <= self.last
-
     def __len__(self) -> int:
         return self.last + 1 - self.first
 
@@ -437,12 +435,4 @@ class Settings:
     tune: TuneSettings
 
 
-SECTIONS: dict[str, type[Options]] = {
-    "tvm": TvmSettings,
-    "build": BuildSettings,
-    "compile": CompileSettings,
-    "device": DeviceSettings,
-    "rpc": RpcSettings,
-    "verify": VerifySettings,
-    "tune": TuneSettings,
-}
+SECTIONS: dict[str, type[Options]] = get_type_hints(Settings)
