@@ -62,7 +62,7 @@ OWN = {
     "quantize": {*options_of(PictureFlags)},
     "tune": set(),
     "run": {*options_of(PictureFlags), "outputs", "labels", "top", "softmax", *RUNNER},
-    "verify": {"layers", "calls", "everything", "chunk_bytes"},
+    "verify": {"layers", "calls", "all", "chunk_bytes"},
     "bench": {"package", "ab", "rounds", "times"},
     "profile": {"sort", "everything", "trace", "html"},
     "deploy": {"serial", "everyone"},

@@ -58,7 +58,7 @@ _SUBJECTS = {
     "Inputs": "files inputs images verify.seed seeds verify.fill_mode accuracy_inputs",
     "Pictures": "resize crop resample scale value_range mean std layout color",
     "Comparison": "verify",
-    "Kernel by kernel": "layers calls everything chunk_bytes",
+    "Kernel by kernel": "layers calls all everything chunk_bytes",
     "Measurement": "threads affinity protocol runs run_count seconds warmup_runs warmup_ms end_to_end "
     "cool_down cold_start ab rounds record label",
     "Search": "tune compare fit",

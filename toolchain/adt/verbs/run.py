@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
 from adt.numerics import Array
-from adt.options.option import Files, option, python
+from adt.options.option import Files, MaybePath, Options, Texts, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS
 from adt.package.classes import TOP, Ranking, check_scores, rank, read_labels
@@ -163,74 +163,63 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
     return arrays
 
 
+class RunFlags(Options):
+    """Manner of the run, and what becomes of its outputs."""
+
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    warmup_ms: float = option(
+        "Least milliseconds of warm-up runs before the timed ones.", default=0.0, most=MOST_SECONDS
+    )
+    zero_copy: bool = option("Use the CPU's inputs where they lie, uncopied.", default=False)
+    pre_compiled: str = option(
+        "File on the device with compiled OpenCL programs.", default="", metavar="FILE"
+    )
+    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
+    outputs: Texts = option(
+        "File for the outputs: all as .npz; the only one, or that of a name, also as .npy or .raw.",
+        "--output",
+        "-o",
+        default=(),
+        metavar="[NAME=]FILE",
+        check=check_outputs,
+    )
+    labels: MaybePath = option("Show the best classes by these labels, one a line or .json.", default=None)
+    top: int | None = option(
+        "Number of classes to show; else 5 with --labels.", default=None, metavar="K", least=1
+    )
+    softmax: bool | None = option(
+        "Turn scores into probabilities; else on when they do not sum to 1.",
+        "--softmax/--no-softmax",
+        default=None,
+    )
+
+
+RUNNER = ("threads", "affinity", "warmup_ms", "zero_copy", "pre_compiled", "program_cache")
+"""Flags that are options of rtvm."""
+
+
 @command("adt run model-pkg --image cat.jpg --labels synset.txt", phone=True)
-def run_command(
-    request: RunRequest,
-    pictures: PictureFlags,
-    threads: Annotated[int | None, THREADS],
-    affinity: Annotated[str, AFFINITY],
-    warmup_ms: Annotated[
-        float,
-        option("Least milliseconds of warm-up runs before the timed ones.", default=0.0, most=MOST_SECONDS),
-    ],
-    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie, uncopied.", default=False)],
-    pre_compiled: Annotated[
-        str, option("File on the device with compiled OpenCL programs.", default="", metavar="FILE")
-    ],
-    program_cache: Annotated[bool, option("Keep compiled OpenCL programs on the device.", default=True)],
-    outputs: Annotated[
-        tuple[str, ...] | None,
-        option(
-            "File for the outputs: all as .npz; the only one, or that of a name, also as .npy or .raw.",
-            "--output",
-            "-o",
-            default=(),
-            metavar="[NAME=]FILE",
-            check=check_outputs,
-        ),
-    ],
-    labels: Annotated[
-        Path | None,
-        option("Show the best classes by these labels, one a line or .json.", default=None),
-    ],
-    top: Annotated[
-        int | None,
-        option("Number of classes to show; else 5 with --labels.", default=None, metavar="K", least=1),
-    ],
-    softmax: Annotated[
-        bool | None,
-        option(
-            "Turn scores into probabilities; else on when they do not sum to 1.",
-            "--softmax/--no-softmax",
-            default=None,
-        ),
-    ],
-) -> Rendering:
+def run_command(request: RunRequest, pictures: PictureFlags, flags: RunFlags) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     from adt.device.place import RtvmOptions
     from adt.package.package import load_package
 
-    names = read_labels(labels) if labels else ()
+    names = read_labels(flags.labels) if flags.labels else ()
+    classifies = names or flags.top or flags.softmax is not None
     specs = load_package(request.package).manifest.entry(request.entry).outputs
-    for text in outputs or ():
+    for text in flags.outputs:
         split_output(text, [spec.name for spec in specs])
-    if names or top or softmax is not None:
+    if classifies:
         check_scores(specs, names)
-    options = RtvmOptions(
-        threads=threads,
-        affinity=affinity,
-        warmup_ms=warmup_ms,
-        zero_copy=zero_copy,
-        pre_compiled=pre_compiled,
-        program_cache=program_cache,
-    )
+    options = RtvmOptions(**{name: getattr(flags, name) for name in RUNNER})
     result = run(request.but(picture=picture_options(pictures), options=options))
-    written = save_outputs(outputs or (), result.outputs)
+    written = save_outputs(flags.outputs, result.outputs)
 
     def ranking() -> Ranking | None:
-        if not (names or top or softmax is not None):
+        if not classifies:
             return None
-        return rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
+        return rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
 
     files = {"output": written[0] if written else None, "written": written}
     return Rendering(

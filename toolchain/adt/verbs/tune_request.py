@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from adt.host.disk import check_directory
-from adt.options.option import Flag, MaybePath, Number, Real, Text, Texts, option
+from adt.options.option import Flag, MaybePath, Number, Real, Text, Texts, option, python
 from adt.options.request import Request
 from adt.options.sections import TuneSettings
 from adt.verbs.options import INSECURE_NO_DIGEST, LINKED_BUNDLE, TRUST, CompilationOptions, quiet
@@ -59,20 +59,17 @@ class TuneRequest(CompilationOptions, Request):
     fit: bool = option(
         "At the end fit the model of the GPU to the times, which `adt compile --db` uses.", default=False
     )
-    on_plan: Callable[[TuningPlan], None] = option(
-        "Told what is going to be done, before it begins.", default=quiet, cli=None
+    on_plan: Callable[[TuningPlan], None] = python("Called with the plan before it begins.", default=quiet)
+    on_status: Callable[[Status], None] = python(
+        "Called with its state several times a second, in this thread.", default=quiet
     )
-    on_status: Callable[[Status], None] = option(
-        "Told how it stands, several times a second, in this thread.", default=quiet, cli=None
+    stop: threading.Event | None = python(
+        "When it is set the tuning ends soon, with everything kept.", default=None
     )
-    stop: threading.Event | None = option(
-        "When it is set the tuning ends soon, with everything kept.", default=None, cli=None
-    )
-    gentle: bool = option(
+    gentle: bool = python(
         "A first SIGINT or SIGTERM while devices measure does the same, instead of raising; for programs "
         "that then look at ``interrupted`` of the result.",
         default=False,
-        cli=None,
     )
     trust: bool = TRUST
     insecure_no_digest: bool = INSECURE_NO_DIGEST

@@ -17,7 +17,7 @@ from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
 from adt.numerics import Array, joined
-from adt.options.option import Flag, MaybePath, Number, Real, Text, option, options_of
+from adt.options.option import Flag, MaybePath, Number, Options, Real, Text, option, options_of, values_of
 from adt.options.request import Request, takes
 from adt.options.sections import Settings, VerifySettings
 from adt.verbs import options as shared
@@ -76,12 +76,9 @@ class VerifyRequest(shared.PackageOptions, shared.InputOptions, Request):
         return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
 
-class LayersRequest(shared.PackageOptions, shared.InputOptions, Request):
-    """Request of :func:`adt.verify_layers`."""
+class LayerOptions(Options):
+    """Comparison kernel by kernel."""
 
-    inputs: Arrays | None = shared.INPUTS
-    max_rel: Real = VerifySettings.max_rel
-    max_steps: Number = VerifySettings.max_steps
     calls: tuple[int, int] | None = option(
         "Compare only these calls of the run, B excluded, with --layers.",
         default=None,
@@ -89,9 +86,7 @@ class LayersRequest(shared.PackageOptions, shared.InputOptions, Request):
         cli=str,
         parse=call_span,
     )
-    all: bool = option(
-        "Go on after a wrong kernel, and show every call, with --layers.", "--all", default=False
-    )
+    all: bool = option("Go on after a wrong kernel, and show every call, with --layers.", default=False)
     chunk_bytes: int | None = option(
         "Bytes of the device's tensors that are fetched at a time.",
         "--chunk-mb",
@@ -101,6 +96,14 @@ class LayersRequest(shared.PackageOptions, shared.InputOptions, Request):
         least=1,
         parse=lambda mebibytes: mebibytes << 20,
     )
+
+
+class LayersRequest(shared.PackageOptions, shared.InputOptions, LayerOptions, Request):
+    """Request of :func:`adt.verify_layers`."""
+
+    inputs: Arrays | None = shared.INPUTS
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
     trust: bool = shared.TRUST
 
 
@@ -307,13 +310,11 @@ def verify_layers(request: LayersRequest) -> LayersResult:
 @command("adt verify model-pkg --layers", phone=True)
 def verify_command(
     parsed: partial[VerifyRequest],
-    calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
-    everything: Annotated[bool, LayersRequest.all],
-    chunk_bytes: Annotated[int | None, LayersRequest.chunk_bytes],
+    flags: LayerOptions,
     layers: Annotated[bool, option("Compare each kernel with the same one on this machine.", default=False)],
 ) -> Rendering:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
-    single = {"calls": calls, "all": everything, "chunk_bytes": chunk_bytes}
+    single = values_of(flags)
     if layers:
         if whole_only := as_whole(parsed.keywords):
             raise exclusive(" and ".join(whole_only), "--layers", "kernels are compared on one set of inputs")
@@ -326,7 +327,7 @@ def verify_command(
         return Rendering(
             "verify-layers",
             document_of(comparison) | {"next_steps": steps},
-            _layers_lines(comparison, everything),
+            _layers_lines(comparison, flags.all),
             _layers_failure(request.package, comparison.layers),
         )
     if kernels := [options_of(LayersRequest)[name].flag for name, value in single.items() if value]:
