@@ -34,18 +34,10 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
 from adt.package.reports import Accuracy
+from adt.verbs import options as shared
 from adt.verbs.default_platform import with_platform
 from adt.verbs.device import open_device, probe_device
 from adt.verbs.inspect import offload_lines
-from adt.verbs.options import (
-    INSECURE_NO_DIGEST,
-    LINKED_BUNDLE,
-    MODEL,
-    PARAMS,
-    TRUST,
-    CompilationOptions,
-    TargetOptions,
-)
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -57,10 +49,10 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
 
 
-class CompileRequest(CompilationOptions, Request):
+class CompileRequest(shared.CompilationOptions, Request):
     """Request of :func:`adt.compile`."""
 
-    bundle: MaybePath = LINKED_BUNDLE
+    bundle: MaybePath = shared.LINKED_BUNDLE
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
     accuracy: Switch = CompileSettings.accuracy
@@ -84,24 +76,24 @@ class CompileRequest(CompilationOptions, Request):
         "model, before precision, libraries and adt's own passes. What they make is not cached.",
         default=(),
     )
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
 class ExplainRequest(Request):
     """Request of :func:`adt.explain`."""
 
-    model: PathTo = option(MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = PARAMS
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
     shapes: Shapes = CompileSettings.shapes
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
-class KernelRequest(TargetOptions, Request):
+class KernelRequest(shared.TargetOptions, Request):
     """Request of :func:`adt.compile_kernel`."""
 
-    bundle: MaybePath = LINKED_BUNDLE
+    bundle: MaybePath = shared.LINKED_BUNDLE
     kernel: Any = option(
         "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "
         "PrimFuncs. For OpenCL, one without thread bindings gets a simple schedule.",

@@ -13,20 +13,9 @@ from adt.host.cache import write_text
 from adt.limits import parse_json
 from adt.options.option import AnyPath, option
 from adt.options.request import Request, takes
+from adt.verbs import options as shared
 from adt.verbs.deploy import open_place
-from adt.verbs.options import (
-    AFFINITY,
-    ENTRY,
-    INPUTS,
-    NATIVE,
-    RPC,
-    THREADS,
-    VIA,
-    Arrays,
-    InputOptions,
-    RemoteOptions,
-    output,
-)
+from adt.verbs.options import NATIVE, RPC
 
 if TYPE_CHECKING:
     from adt.measure.profile.assembly import Limits
@@ -34,14 +23,14 @@ if TYPE_CHECKING:
     from adt.verbs.remote import Remote
 
 
-class ProfileRequest(RemoteOptions, InputOptions, Request):
+class ProfileRequest(shared.RemoteOptions, shared.InputOptions, Request):
     """Request of :func:`adt.profile`."""
 
-    entry: str = ENTRY
-    via: str = VIA
-    inputs: Arrays | None = INPUTS
-    threads: int | None = THREADS
-    affinity: str = AFFINITY
+    entry: str = shared.ENTRY
+    via: str = shared.VIA
+    inputs: shared.Arrays | None = shared.INPUTS
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
     runs: int = option("Number of runs with clocks, and without.", "--runs", "-n", default=20, least=1)
     warmup_runs: int = option("Number of warm-up runs.", default=3)
     peak_gflops: float | None = option(
@@ -99,7 +88,11 @@ def profile(request: ProfileRequest) -> Profile:
     ran = opened.run(options, request.inputs, timeout=request.settings.device.run_seconds)
     device = ran.report.get("device", {})
     where = ProfilePlace(
-        opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))
+        opened.place.label,
+        ran.emulated,
+        NATIVE,
+        str(device.get("name", "")),
+        str(device.get("type", "")),
     )
     plain_us = [1e3 * float(time) for time in ran.report.get("run_ms") or ()]
     return assemble(
@@ -195,9 +188,9 @@ def profile_command(
     everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],
     trace: Annotated[
         Path | None,
-        output("Write a trace for chrome://tracing and Perfetto."),
+        shared.output("Write a trace for chrome://tracing and Perfetto."),
     ],
-    html: Annotated[Path | None, output("Write a page with plots.")],
+    html: Annotated[Path | None, shared.output("Write a page with plots.")],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
     result = profile(request)

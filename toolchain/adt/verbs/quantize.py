@@ -14,16 +14,7 @@ from adt.errors import ConfigError, ModelError, dependent, exclusive
 from adt.host.disk import check_output, disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import aligned, in_document
 from adt.host.isolated import isolated
-from adt.options.option import (
-    Files,
-    PathTo,
-    Shapes,
-    Texts,
-    option,
-    options_of,
-    python,
-    values_of,
-)
+from adt.options.option import Files, PathTo, Shapes, Texts, option, options_of, python, values_of
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_DECIBELS, CompileSettings
 from adt.package.inputs.pictures import PictureOptions

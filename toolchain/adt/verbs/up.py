@@ -22,21 +22,11 @@ from adt.host.extras import require_tvm
 from adt.options.option import Directory, Number, PathTo, Real, Shapes, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
+from adt.verbs import options as shared
 from adt.verbs.arrays import described, save_npz, summary
 from adt.verbs.compile import tuned_job
 from adt.verbs.deploy import deploy_to, open_place
 from adt.verbs.device import check_computes, device_of, emulator_start, open_device
-from adt.verbs.options import (
-    INPUTS,
-    INSECURE_NO_DIGEST,
-    MODEL,
-    PARAMS,
-    PROGRESS,
-    TRUST,
-    Arrays,
-    output,
-    quiet,
-)
 from adt.verbs.verify import VerifyResult, failure, verification_lines, verify_at
 
 if TYPE_CHECKING:
@@ -49,25 +39,25 @@ if TYPE_CHECKING:
 class UpRequest(Request):
     """Request of :func:`adt.up`."""
 
-    model: PathTo = option(MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = PARAMS
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     platform: Text = BuildSettings.platform
     target: Text = CompileSettings.target
     shapes: Shapes = CompileSettings.shapes
     ndk: Directory = BuildSettings.ndk
-    inputs: Arrays | None = INPUTS
+    inputs: shared.Arrays | None = shared.INPUTS
     seed: Number = VerifySettings.seed
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
-    progress: Callable[[str], None] = PROGRESS
+    progress: Callable[[str], None] = shared.PROGRESS
     on_plan: Callable[[UpPlan], None] = python(
-        "Called once with the resolved plan, before anything is made.", default=quiet
+        "Called once with the resolved plan, before anything is made.", default=shared.quiet
     )
-    on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
-    trust: bool = TRUST
-    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    on_step: Callable[[Step], None] = python("Called after each step.", default=shared.quiet)
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
 VIRTUAL_PLATFORM, HOST = "linux-aarch64", "host"
@@ -246,12 +236,12 @@ def up_command(
     request: UpRequest,
     output: Annotated[
         Path | None,
-        output("File for the outputs, .npz.", "--output", "-o"),
+        shared.output("File for the outputs, .npz.", "--output", "-o"),
     ],
     as_json: bool,
 ) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone on a virtual device, or --for host."""
-    on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
+    on_plan, on_step = (shared.quiet, shared.quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
         result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
     if output:
