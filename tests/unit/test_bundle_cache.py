@@ -28,7 +28,7 @@ from adt.package.package import ModelPackage
 from adt.rpc import state
 from adt.tuning.fleet.sources import SerialSource
 from adt.verbs import tune_places
-from adt.verbs.bundles import SERVER, bundles, choose_bundle, package_bundle
+from adt.verbs.bundles import SERVER, bundles, choose_bundle
 from adt.verbs.default_platform import default_platform
 from adt.verbs.generate import bundles_of
 from adt.verbs.tune_request import TuneRequest
@@ -85,7 +85,7 @@ def package(directory: Path, **about: Any) -> ModelPackage:
 def test_a_bundle_is_found_without_the_ndk_that_built_it(put: Put, tmp_path: Path) -> None:
     flagged = put("flagged", opencl=False, api_level=26)
     model = package(tmp_path / "pkg")
-    assert package_bundle(model).path == flagged.path
+    assert choose_bundle(model).path == flagged.path
     assert [bundle.path for bundle in bundles_of([model], ())] == [flagged.path]
 
 
@@ -96,7 +96,7 @@ def test_the_newest_one_that_fits_is_taken(put: Put, tmp_path: Path) -> None:
     put("unaligned", alignment=16)
     put("other", "linux-aarch64")
     model = package(tmp_path / "pkg", device="opencl")
-    assert package_bundle(model).path == best.path
+    assert choose_bundle(model).path == best.path
     assert choose_bundle((ANDROID,), computes="opencl").path.name == "unaligned"
     assert choose_bundle(("android-armeabi-v7a", "linux-aarch64")).path.name == "other"
 
@@ -170,12 +170,12 @@ def test_the_choice_is_said_once_with_the_others_that_fit(put: Put, caplog: pyte
 def test_what_does_not_fit_is_said_of_the_newest(put: Put, tmp_path: Path) -> None:
     model = package(tmp_path / "pkg", device="opencl")
     with pytest.raises(MismatchError, match=f"no bundle for {ANDROID}") as absent:
-        package_bundle(model)
+        choose_bundle(model)
     assert f"adt build-target --for {ANDROID}" in absent.value.remedy
     put("unaligned", alignment=16)
     put("cpu", opencl=False)
     with pytest.raises(MismatchError, match="has no OpenCL runtime") as refused:
-        package_bundle(model)
+        choose_bundle(model)
     assert "--opencl" in refused.value.remedy
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_one_is_said(put: Put, tmp_path: Path) -> None:
     damaged = put("damaged")
     (damaged.path / "lib/libtvm_ffi.so").write_text("cut")
     with pytest.raises(PackageError, match=r"libtvm_ffi\.so"):
-        package_bundle(package(tmp_path / "pkg"))
+        choose_bundle(package(tmp_path / "pkg"))
 
 
 # ---- the verb ---------------------------------------------------------------------------------

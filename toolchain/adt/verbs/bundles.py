@@ -39,20 +39,21 @@ def bundles_remove(names: Sequence[str] = (), *, superseded: bool = False) -> tu
 
 
 def choose_bundle(
-    platforms: Sequence[str],
+    fitting: Sequence[str] | ModelPackage,
     explicit: Path | None = None,
     *,
-    package: ModelPackage | None = None,
     device: Device | None = None,
     server: bool = False,
     preferred: TargetBundle | None = None,
     computes: str = "cpu",
 ) -> TargetBundle:
-    """Choose the bundle *explicit*, or the newest that fits of the first of *platforms* that has one.
+    """Choose the bundle *explicit*, or the newest that fits of the first platform that has one.
 
-    It must fit *package* and *device*, have an RPC *server* and the runtime of *computes*; *preferred* is
-    first.
+    *fitting* are the platforms, or the package that it must fit. It must fit *device*, have an RPC *server*
+    and the runtime of *computes*; *preferred* is first.
     """
+    package = fitting if isinstance(fitting, ModelPackage) else None
+    platforms = [fitting.manifest.target.platform] if isinstance(fitting, ModelPackage) else fitting
 
     def check(bundle: TargetBundle) -> None:
         if device is not None:
@@ -77,18 +78,3 @@ def choose_bundle(
     bundle = load_bundle(explicit)
     check(bundle)
     return bundle
-
-
-def package_bundle(
-    package: ModelPackage,
-    explicit: Path | None = None,
-    *,
-    device: Device | None = None,
-    server: bool = False,
-    preferred: TargetBundle | None = None,
-) -> TargetBundle:
-    """Choose the bundle to run *package* with: :func:`choose_bundle` for its platform."""
-    platforms = (package.manifest.target.platform,)
-    return choose_bundle(
-        platforms, explicit, package=package, device=device, server=server, preferred=preferred
-    )

@@ -175,9 +175,6 @@ class CleanRequest(Request):
     on_event: Callable[[Event], None] = ON_EVENT
 
 
-Result = TypeVar("Result")
-
-
 @dataclass(frozen=True)
 class DeployResult:
     """A bundle on a device, with a package or alone."""
@@ -246,9 +243,7 @@ def _only_device(request: DeployRequest | CleanRequest) -> Device:
     return device_of(request.settings.device)
 
 
-def _on_each(
-    request: DeployRequest | CleanRequest, work: Callable[[Device, Say], Result]
-) -> Outcomes[Result]:
+def _on_each(request: DeployRequest | CleanRequest, work: Callable[[Device, Say], T]) -> Outcomes[T]:
     from adt.device import selection
 
     return selection.for_each(
@@ -276,7 +271,7 @@ def _deploy_on(
     device: Device, request: DeployRequest, packages: tuple[ModelPackage, ...], say: Say
 ) -> Deployed:
     from adt.device.deploy.store import joined
-    from adt.verbs.bundles import choose_bundle, package_bundle
+    from adt.verbs.bundles import choose_bundle
 
     serves = (not packages if request.rpc is None else request.rpc) and not request.dry_run
     jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
@@ -284,7 +279,7 @@ def _deploy_on(
         # The server has a deployment of its own: it then runs on, whichever packages come and go.
         platforms = device.facts.platforms
         jobs.append((choose_bundle(platforms, request.bundle, device=device, server=serves), None))
-    jobs += [(package_bundle(package, request.bundle, device=device), package) for package in packages]
+    jobs += [(choose_bundle(package, request.bundle, device=device), package) for package in packages]
     results = []
     for bundle, package in jobs:
         name = package.manifest.name if package else bundle.manifest.preset
@@ -366,20 +361,20 @@ def open_place(package: ModelPackage, request: Request, named: Path | None, meas
     from adt.bundle.bundle import cached_bundles
     from adt.device.place import DevicePlace, HostPlace, Opened
     from adt.package.host_run.opencl import opencl_device
-    from adt.verbs.bundles import package_bundle
+    from adt.verbs.bundles import choose_bundle
 
     if runs_here(package, request):
         check_own_cpu(package.manifest)
         wheel_aligns = package.manifest.alignment <= platform_named("host").alignment
         needed = measures or named or not wheel_aligns or cached_bundles(("host",))
-        bundle = package_bundle(package, named) if needed else None
+        bundle = choose_bundle(package, named) if needed else None
         if package.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(bundle, package), package, bundle)
     if named is not None:
-        package_bundle(package, named)  # a bundle that does not fit is refused without a device
+        choose_bundle(package, named)  # a bundle that does not fit is refused without a device
     device = device_of(request.settings.device)
-    bundle = package_bundle(package, named, device=device)
+    bundle = choose_bundle(package, named, device=device)
     deployed = deploy_to(device, package, bundle)
     return Opened(DevicePlace(device, deployed.report.deployment), package, bundle)
 

@@ -27,7 +27,7 @@ from adt.package.classes import read_labels
 from adt.package.inputs.pictures import PictureOptions, parse_numbers
 from adt.package.package import ModelPackage, load_package
 from adt.verbs.arrays import COLOR, LAYOUT, MEAN, SCALE, STD
-from adt.verbs.bundles import package_bundle
+from adt.verbs.bundles import choose_bundle
 from adt.verbs.options import ALLOW_4K, BUNDLES
 
 
@@ -154,7 +154,7 @@ def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tu
         return tuple(load_bundle(path) for path in explicit)
 
     by_platform = {package.manifest.target.platform: package for package in packages}
-    return tuple(package_bundle(package) for package in by_platform.values())
+    return tuple(choose_bundle(package) for package in by_platform.values())
 
 
 TODAYS = "for adt's of today: another --out"

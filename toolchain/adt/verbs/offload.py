@@ -134,7 +134,7 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
     """
     from adt.measure.verify import compare
     from adt.numerics import TOLERANCES
-    from adt.verbs.bundles import package_bundle
+    from adt.verbs.bundles import choose_bundle
 
     if not parse_libraries(request.offload):
         raise ConfigError(
@@ -152,7 +152,7 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
         )
     if request.named("serial") is None and request.like is not None:
         request = request.but(serial=request.like)
-    bundle = package_bundle(library, request.bundle).path  # of both, so that nothing else differs
+    bundle = choose_bundle(library, request.bundle).path  # of both, so that nothing else differs
     request = request.but(bundle=bundle)
     turns = bench_ab(fused.path, library.path, **request.keywords_of(AbRequest))
     checked = [side.verification for side in (turns.a, turns.b) if side.verification]  # no --no-verify

@@ -17,7 +17,7 @@ from adt.package.package import ModelPackage, load_package
 from adt.rpc import session
 from adt.rpc.session import RemoteModel, remote_model
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
-from adt.verbs.bundles import package_bundle
+from adt.verbs.bundles import choose_bundle
 from adt.verbs.deploy import deploy_to, runs_here
 from adt.verbs.device import device_of
 from adt.verbs.options import RemoteOptions
@@ -67,14 +67,14 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             endpoint = Endpoint(request.key or settings.rpc.key or "android", tracker=request.tracker)
         elif runs_here(package, request):
             check_own_cpu(package.manifest)
-            bundle = package_bundle(package, request.bundle, server=True)
+            bundle = choose_bundle(package, request.bundle, server=True)
             server = stack.enter_context(local_server(bundle))
             endpoint = Endpoint(server.key, address=server.address)
             known = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
             device = device_of(request.settings.device)
             served = served_bundle(device.serial)
-            bundle = package_bundle(package, request.bundle, device=device, server=True, preferred=served)
+            bundle = choose_bundle(package, request.bundle, device=device, server=True, preferred=served)
             deployment = deploy_to(device, package, bundle).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
             serving = device_server(device, deployment, bundle=alone, ports=settings.rpc.ports)
