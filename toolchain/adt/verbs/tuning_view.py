@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import typer
 
@@ -14,26 +13,12 @@ from adt.cli.terminal import moves, span, terminal, visible
 from adt.host.document import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
-if TYPE_CHECKING:
-    from adt.tuning.results import Status
 
-
-@contextmanager
-def tuning_view(*, quiet: bool) -> Iterator[Callable[[Status], None]]:
-    """Yield a function that takes how the tuning stands, from any thread; *quiet* shows nothing."""
+def tuning_view(*, quiet: bool) -> AbstractContextManager[Callable[[Status], None]]:
+    """Make a function that takes how the tuning stands, from any thread; *quiet* shows nothing."""
     if quiet:
-        yield lambda _status: None
-    elif moves():
-        with _on_terminal() as show:
-            yield show
-    else:
-        lines = Lines()
-
-        def show_lines(status: Status) -> None:
-            for line in lines.update(status):
-                typer.echo(line, err=True)
-
-        yield show_lines
+        return nullcontext(lambda _status: None)
+    return _on_terminal() if moves() else nullcontext(Lines().show)
 
 
 @contextmanager
@@ -159,7 +144,7 @@ def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
     room = max(3, height - len(lines) - 1)
     rows = list(enumerate(status.tasks, start=1))
     if len(rows) > room:
-        rows = sorted(_active_first(rows)[: room - 1])
+        rows = sorted(sorted(rows, key=_rank)[: room - 1])
     total = len(status.tasks)
     for number, task in rows:
         lines.append(
@@ -175,14 +160,10 @@ def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
     return lines
 
 
-def _active_first(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, TaskStatus]]:
-    """Sort rows: those at work first, then those that wait, then those that ended; in order otherwise."""
-
-    def rank(row: tuple[int, TaskStatus]) -> tuple[int, int]:
-        state = row[1].state
-        return (0 if state in ACTIVE else 1 if state == "waiting" else 2, row[0])
-
-    return sorted(rows, key=rank)
+def _rank(row: tuple[int, TaskStatus]) -> int:
+    """Return the place of a task's row: those at work come first, then those that wait."""
+    state = row[1].state
+    return 0 if state in ACTIVE else 1 if state == "waiting" else 2
 
 
 class Lines:
@@ -193,6 +174,11 @@ class Lines:
         self._tasks: dict[str, TaskStatus] = {}
         self._devices: dict[str, DeviceStatus] = {}
         self._last = 0.0
+
+    def show(self, status: Status) -> None:
+        """Print the lines that are due now that things stand so."""
+        for line in self.update(status):
+            typer.echo(line, err=True)
 
     def update(self, status: Status) -> list[str]:
         """Return the lines to print now that things stand so."""
