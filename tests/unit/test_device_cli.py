@@ -54,7 +54,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, name: str, answer) -> None:
 
 
 def test_the_list_has_a_column_for_each_fact() -> None:
-    head, phone, locked = verbs.table([PHONE, LOCKED])
+    head, phone, locked, _ = verbs._lines([PHONE, LOCKED])
     assert head.split() == ["SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS"]
     assert "Google Tensor G3" in phone and phone.endswith("34   arm64-v8a,armeabi-v7a")
     assert locked.split() == ["x", "unauthorized", "usb", "-", "-", "-", "-", "-"]

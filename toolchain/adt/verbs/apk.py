@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,9 +132,9 @@ class Installed:
     apk: Path
     app: str = field(metadata=OR_NULL)
     """Application id; empty: `adt apk` did not make it."""
-    records: tuple[BenchRecord, ...]
+    records: tuple[BenchRecord, ...] = ()
     """One for each model; none: it was only installed, or serves."""
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
     server: RpcServer | None = None
 
 
@@ -273,17 +273,13 @@ def install(request: InstallRequest) -> Installed:
     if contents.serves and running is not None and running.app == contents.app:
         server.stop(device.serial)  # its watchdog would start the old app while it is replaced
     on_device.install(device, apk, timeout=seconds, app=contents.app, progress=request.progress)
+    installed = Installed(device.serial, apk, contents.app)
     if not request.run:
-        return Installed(device.serial, apk, contents.app, (), ())
+        return installed
     if contents.serves:
-        serving = serve_deployed(
-            device,
-            f"{contents.app}/{ACTIVITY_CLASS}",
-            request.settings.rpc,
-            key=request.key,
-            tracker_address=request.tracker,
-        )
-        return Installed(device.serial, apk, contents.app, (), (), serving)
+        place = f"{contents.app}/{ACTIVITY_CLASS}"
+        rpc, key, tracker = request.settings.rpc, request.key, request.tracker
+        return replace(installed, server=serve_deployed(device, place, rpc, key=key, tracker_address=tracker))
     with scratch_directory("results") as scratch:
         results = on_device.run_app(
             device,
@@ -296,7 +292,7 @@ def install(request: InstallRequest) -> Installed:
             timeout=seconds,
         )
         records, files = _records(results, request.record)
-    return Installed(device.serial, apk, contents.app, records, files)
+    return replace(installed, records=records, files=files)
 
 
 def _records(results: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:

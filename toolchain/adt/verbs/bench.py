@@ -345,8 +345,7 @@ def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
 
 
 def _lines(result: BenchResult) -> Iterator[str]:
-    for name, text in _head(result):
-        yield f"{name:<11} {text}"
+    yield from (f"{name:<11} {text}" for name, text in _head(result))
     yield from speed_lines(result.record)
     if result.file:
         yield f"{'kept':<11} {result.file}"
@@ -354,14 +353,22 @@ def _lines(result: BenchResult) -> Iterator[str]:
 
 def speed_lines(record: BenchRecord) -> Iterator[str]:
     """Yield the figures of *record*, and what they must be read with."""
+    return (f"{name:<11} {text}" for name, text in _figures(record))
+
+
+def _figures(record: BenchRecord, *, brief: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the figures of *record*, or its latency alone, and what they must be read with."""
     if record.speed is None:
-        yield f"{'speed':<11} none: {record.no_speed}"
+        yield "speed", f"none: {record.no_speed}"
         return
-    for name, text in _speed(record, record.speed):
-        yield f"{name:<11} {text}"
+    times = record.speed.times
+    if brief:
+        yield "latency", f"{latency(times)}, of {times.count} runs"
+    else:
+        yield from _speed(record, record.speed)
     for flag in record.flags:
         if flag.name not in ABOUT_THE_MACHINE:
-            yield f"{'!':<11} {flag.name}: {flag.text}"
+            yield "!", f"{flag.name}: {flag.text}"
 
 
 def _head(result: BenchResult) -> Iterator[tuple[str, str]]:
@@ -436,18 +443,9 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     if hottest := speed.sensors.hottest:
         yield "heat", f"{hottest[0]} {_course(hottest[1], '.1f')} °C"
     clocks = speed.sensors.frequencies_mhz
-    for name, course in _fastest(clocks):
-        yield "clock", f"{name} {_course(course, '.0f')} MHz"
-
-
-def _fastest(clocks: Mapping[str, Course]) -> Iterator[tuple[str, Course]]:
-    """Yield the GPU's clock, and that of the CPU that ran fastest."""
-    if "gpu" in clocks:
-        yield "gpu", clocks["gpu"]
-    cpus = {name: course for name, course in clocks.items() if name != "gpu"}
-    if cpus:
-        name = max(cpus, key=lambda cpu: cpus[cpu].highest)
-        yield name, cpus[name]
+    cpus = sorted(clocks.keys() - {"gpu"}, key=lambda name: (-clocks[name].highest, name))
+    for name in [*(clocks.keys() & {"gpu"}), *cpus[:1]]:  # the GPU, and the fastest of the CPUs
+        yield "clock", f"{name} {_course(clocks[name], '.0f')} MHz"
 
 
 def _course(course: Course, form: str) -> str:
@@ -460,17 +458,8 @@ def _course(course: Course, form: str) -> str:
 def _ab_lines(result: AbResult) -> Iterator[str]:
     for name, side in (("A", result.a), ("B", result.b)):
         yield name
-        for heading, text in _head(side):
-            yield f"  {heading:<9} {text}"
-        record = side.record
-        if record.speed is None:
-            yield f"  {'speed':<9} none: {record.no_speed}"
-            continue
-        times = record.speed.times
-        yield f"  {'latency':<9} {latency(times)}, of {times.count} runs"
-        for flag in record.flags:
-            if flag.name not in ABOUT_THE_MACHINE:
-                yield f"  {'!':<9} {flag.name}: {flag.text}"
+        rows = (*_head(side), *_figures(side.record, brief=True))
+        yield from (f"  {heading:<9} {text}" for heading, text in rows)
     if result.ratio:
         yield f"{result.sentence} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
 

@@ -66,13 +66,10 @@ def open_device(serial: str, limit: float | None) -> Device:
     return replace(selection.select(serial), timeout=limit)
 
 
-SERVER_COMMANDS = frozenset(
-    (
-        *("connect", "devices", "disconnect", "fork-server", "help", "host-features", "keygen"),
-        *("kill-server", "mdns", "nodaemon", "pair", "server", "server-status", "start-server"),
-        *("track-devices", "version"),
-    )
-)
+SERVER_COMMANDS = {
+    *("connect", "devices", "disconnect", "fork-server", "help", "host-features", "keygen", "kill-server"),
+    *("mdns", "nodaemon", "pair", "server", "server-status", "start-server", "track-devices", "version"),
+}
 """Commands of adb that need no device."""
 
 
@@ -191,20 +188,15 @@ def _lines(devices: Sequence[DeviceOverview]) -> Iterator[str]:
     if not devices:
         yield "no device: connect a phone with USB debugging on, or run `adt emulator start`"
         return
-    yield from table(devices)
-    for device in devices:
-        if device.problem:
-            yield f"\n{device.serial}: {device.problem}\n  remedy: {device.remedy}"
-
-
-def table(devices: Sequence[DeviceOverview]) -> list[str]:
-    """Format the devices, one aligned line each; ``-`` for what is not known."""
     rows: list[tuple[str, ...]] = [("SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS")]
     for device in devices:
         level = "" if device.api_level is None else str(device.api_level)
         texts = (device.serial, device.state, device.transport, device.model, device.soc, device.gpu)
-        rows.append((*(text or "-" for text in texts), level or "-", ",".join(device.abis) or "-"))
-    return aligned(rows)
+        rows.append(tuple(text or "-" for text in (*texts, level, ",".join(device.abis))))
+    yield from aligned(rows)
+    for device in devices:
+        if device.problem:
+            yield f"\n{device.serial}: {device.problem}\n  remedy: {device.remedy}"
 
 
 @command(
@@ -259,22 +251,16 @@ def rows(hardware: Probe) -> Iterator[tuple[str, str]]:
             yield "" if index else "CPU", _cluster(cluster)
         if names := _notable(hardware.cpu.features):
             yield "", names
-    if hardware.memory:
-        free = (
-            f", {size_text(hardware.memory.available)} available"
-            if hardware.memory.available is not None
-            else ""
-        )
-        yield "memory", size_text(hardware.memory.total) + free
+    if memory := hardware.memory:
+        free = "" if memory.available is None else f", {size_text(memory.available)} available"
+        yield "memory", size_text(memory.total) + free
     if hardware.page_size:
         yield "pages", f"{hardware.page_size} bytes"
-    if hardware.thermal:
-        zones = sorted(hardware.thermal.zones, key=lambda zone: -zone.celsius)
-        hot = ", ".join(f"{zone.kind} {zone.celsius:.1f} °C" for zone in zones[:HOTTEST]) or "none readable"
-        yield (
-            "thermal",
-            f"hottest: {hot}; {len(zones)} zones read, {hardware.thermal.unreadable} not readable",
-        )
+    if thermal := hardware.thermal:
+        hottest = sorted(thermal.zones, key=lambda zone: -zone.celsius)[:HOTTEST]
+        hot = ", ".join(f"{zone.kind} {zone.celsius:.1f} °C" for zone in hottest) or "none readable"
+        counts = f"{len(thermal.zones)} zones read, {thermal.unreadable} not readable"
+        yield "thermal", f"hottest: {hot}; {counts}"
     if hardware.selinux:
         yield "SELinux", hardware.selinux
     if hardware.gpu:
@@ -317,22 +303,18 @@ def _opencl(report: OpenclReport) -> Iterator[tuple[str, str]]:
     if chosen is None:
         yield "OpenCL", "TVM's runtime finds no library"
     else:
-        yield (
-            "OpenCL",
-            chosen.library + (f" ({chosen.path})" if chosen.path not in (None, chosen.library) else ""),
-        )
+        place = f" ({chosen.path})" if chosen.path not in (None, chosen.library) else ""
+        yield "OpenCL", chosen.library + place
     if platform:
         yield "", f"platform {platform.name}, {platform.version}"
     if device:
         units = f"{device.compute_units} compute units"
         yield "", f"{device.kind} {device.name}, driver {device.driver_version}, {units}"
-        yield (
-            "",
+        images = (
             f"images {device.image2d_max_width} × {device.image2d_max_height} texels, row pitch "
             f"{device.image_pitch_alignment}, from buffers up to {device.image_max_buffer_size}"
-            if device.images
-            else "no images",
         )
+        yield "", images if device.images else "no images"
         yield "", f"fp16 {'yes' if device.fp16 else 'no'}, work groups up to {device.max_work_group_size}"
         if device.qualcomm:
             yield "", " ".join(device.qualcomm)
@@ -441,7 +423,6 @@ def _rendering(verb: str, devices: tuple[EmulatorInfo, ...]) -> Rendering:
     lines = []
     for info in devices:
         state = f"running, pid {info.pid}" if info.running else "stopped"
-        lines.append(
-            f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, {abis.named(info.abi).speed}"
-        )
+        speed = abis.named(info.abi).speed
+        lines.append(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, {speed}")
     return Rendering(verb, {"emulators": devices}, lines or ["no virtual device: adt emulator start"])
