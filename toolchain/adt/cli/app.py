@@ -27,7 +27,7 @@ from typer.models import CommandInfo
 from adt import __version__
 from adt.cli.endings import command_with, error_document, interrupted
 from adt.cli.terminal import colours, erase, silence_line, transfer_line, visible
-from adt.errors import INTERNAL, TRACE, AdtError, OutOfMemory
+from adt.errors import TRACE, AdtError, OutOfMemory
 from adt.host.interrupts import pending
 from adt.host.transfers import observer, silence
 from adt.options.option import Option
@@ -181,26 +181,18 @@ class Commands(TyperGroup):
         try:
             code = super().main(arguments, standalone_mode=False, **options)
             sys.stdout.flush()
-        except AdtError as error:
-            return _report(arguments, error, type(error).__name__, error.exit_code)
         except typer.Abort:  # also at a question
             erase()
             return interrupted(arguments)
         except BrokenPipeError:
             raise
-        except MemoryError as error:
-            return _report(arguments, _out_of_memory(error), OutOfMemory.__name__, OutOfMemory.exit_code)
-        except OSError as bug:
-            from adt.host.disk import explain, output_error
-
-            full = explain(bug) or output_error(bug)
-            if full is None:
-                return _report_bug(arguments, bug)
-            return _report(arguments, full, type(full).__name__, full.exit_code)
-        except Exception as bug:
-            if _is_usage_error(bug):
-                return _report_usage(arguments, bug)
-            return _report_bug(arguments, bug)
+        except Exception as error:
+            if _is_usage_error(error):
+                return _report_usage(arguments, error)
+            explained = _explained(error)
+            bug = type(explained) is AdtError
+            kind = "InternalError" if bug else type(explained).__name__
+            return _report(arguments, explained, kind, explained.exit_code)
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: Any) -> Any:
@@ -291,12 +283,26 @@ def command_name(command: CommandInfo) -> str:
     return command.name or get_command_name(getattr(command.callback, "__name__", ""))
 
 
-def _out_of_memory(error: MemoryError) -> OutOfMemory:
-    needed = f": {error}" if str(error) else ""  # numpy says for what
-    return OutOfMemory(
-        f"this machine has not enough memory{needed}",
-        remedy="End other programs or allow this one more (`ulimit -v`, the container's limit), or do less "
-        "at once: smaller inputs (--shape), fewer processes (--jobs, --builders).",
+def _explained(error: Exception) -> AdtError:
+    """Return what is the matter, as an error of adt's; of none of its classes if that is a bug."""
+    if isinstance(error, AdtError):
+        return error
+    if isinstance(error, MemoryError):
+        needed = f": {error}" if str(error) else ""  # numpy says for what
+        return OutOfMemory(
+            f"this machine has not enough memory{needed}",
+            remedy="End other programs or allow this one more (`ulimit -v`, the container's limit), or do "
+            "less at once: smaller inputs (--shape), fewer processes (--jobs, --builders).",
+        )
+    if isinstance(error, OSError):
+        from adt.host.disk import explain, output_error
+
+        if known := explain(error) or output_error(error):
+            return known
+    return AdtError(
+        f"internal error: {type(error).__name__}: {error}",
+        remedy="This is a bug in adt: please report it with the output of the same command and -v.",
+        details=traceback.format_exc() if logging.getLogger("adt").isEnabledFor(logging.DEBUG) else "",
     )
 
 
@@ -317,14 +323,6 @@ def _report_usage(arguments: list[str], error: Any) -> int:
         _report(arguments, AdtError(what, remedy=remedy), "UsageError", error.exit_code)
         typer.echo(context.get_usage() if context else "Usage: adt COMMAND", err=True)
     return int(error.exit_code)
-
-
-def _report_bug(arguments: list[str], bug: Exception) -> int:
-    remedy = "This is a bug in adt: please report it with the output of the same command and -v."
-    wrapped = AdtError(f"internal error: {type(bug).__name__}: {bug}", remedy=remedy)
-    if logging.getLogger("adt").isEnabledFor(logging.DEBUG):
-        wrapped.details = traceback.format_exc()
-    return _report(arguments, wrapped, "InternalError", INTERNAL)
 
 
 def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) -> int:

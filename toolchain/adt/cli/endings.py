@@ -17,11 +17,6 @@ def document(verb: str, fields: dict[str, Any]) -> str:
     return json.dumps(head | fields | head, indent=2, default=str)
 
 
-def asks_for_json(arguments: Sequence[str]) -> bool:
-    """Return True if *arguments*, the command line, ask for a document."""
-    return has_flag(arguments, "--json")
-
-
 def has_flag(arguments: Sequence[str], *flags: str) -> bool:
     """Return True if one of *flags* is among *arguments*, the command line."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
@@ -32,7 +27,7 @@ def error_document(
     arguments: Sequence[str], kind: str, exit_code: int, what: str, remedy: str, details: str = ""
 ) -> None:
     """Print the document of an error when *arguments*, the command line, ask for one."""
-    if asks_for_json(arguments):
+    if has_flag(arguments, "--json"):
         fields = {"error": kind, "exit_code": exit_code, "what": what, "remedy": remedy, "details": details}
         sys.stdout.write(document("error", fields) + "\n")
         sys.stdout.flush()

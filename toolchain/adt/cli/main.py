@@ -8,7 +8,7 @@ import os
 import sys
 from typing import NoReturn
 
-from adt.cli.endings import asks_for_json, has_flag, interrupted
+from adt.cli.endings import has_flag, interrupted
 from adt.host import interrupts
 
 
@@ -27,8 +27,8 @@ def main() -> None:
         from adt.cli.app import app
         from adt.cli.terminal import protect_output
 
-        verbose = has_flag(sys.argv[1:], "-v", "-vv", "--verbose")
-        protect_output(wraps=not asks_for_json(sys.argv[1:]), verbose=verbose)
+        words = sys.argv[1:]
+        protect_output(wraps=not has_flag(words, "--json"), verbose=has_flag(words, "-v", "-vv", "--verbose"))
         app()
     except KeyboardInterrupt:
         sys.exit(interrupted(sys.argv[1:]))

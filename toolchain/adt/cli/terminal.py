@@ -166,20 +166,15 @@ class _Line:
 
 def _show(line: str) -> None:
     width = shutil.get_terminal_size().columns - 1
-    _draw(ERASE + visible(line)[:width])
-    _Line.shown = True
-
-
-def _draw(text: str) -> None:
-    terminal().write(text)
+    terminal().write(ERASE + visible(line)[:width])
     terminal().flush()
+    _Line.shown = bool(line)
 
 
 def erase() -> None:
     """Clear the line, if one is shown."""
     if _Line.shown:
-        _draw(ERASE)
-        _Line.shown = False
+        _show("")
 
 
 def transfer_line() -> Callable[[str, int, int], None] | None:

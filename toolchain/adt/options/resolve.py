@@ -202,8 +202,8 @@ def _unknown(word: str, known: Iterable[str], where: str) -> ConfigError:
 
 def _typed(key: str, value: object, origin: str) -> object:
     """Check or convert one value; text from the environment is converted, TOML must have the type."""
-    kind = known_options()[key][1]
-    name, where = (known_options()[key][0].name, "") if origin == "flag" else (key, f" (from {origin})")
+    about, kind = known_options()[key]
+    name, where = (about.name, "") if origin == "flag" else (key, f" (from {origin})")
     converted: object = None
     shown = "a number of thousands of digits"
     with contextlib.suppress(ValueError, OverflowError):
@@ -214,7 +214,6 @@ def _typed(key: str, value: object, origin: str) -> object:
             f"{name} = {shown}{where} is not of type {'list of str' if kind == TEXTS else kind.__name__}",
             remedy=f"Give {name} a value of that type.",
         )
-    about = known_options()[key][0]
     if origin == "flag" or converted != about.default:  # a file may spell what is not given
         about.checked(converted, about.flag if origin == "flag" else f"{key} (from {origin})")
     return converted
