@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import colours, moves, silence_line, status_line, terminal, visible
-from adt.errors import AdtError, ConfigError
+from adt.errors import ConfigError
 from adt.host.document import FLAT, form, in_document
 from adt.options.option import OneOrMorePaths, Options, Real, Text, option, python
 from adt.options.request import Request, takes
@@ -119,16 +119,17 @@ def _lines(outcomes: Outcomes[T], summary: Callable[[T], str]) -> Iterator[str]:
         error, value = outcome.error, outcome.value
         text = summary(value) if value is not None else f"error: {error and error.what}"
         yield f"{outcome.serial:<{width}}  {text}"
-    _remedies({outcome.serial: outcome.error for outcome in outcomes.failed if outcome.error})
+    _remedies(outcomes)
     if outcomes.failed:
         typer.echo(f"{len(outcomes.failed)} of {len(outcomes.all)} devices failed", err=True)
 
 
-def _remedies(errors: Mapping[str, AdtError]) -> None:
+def _remedies(outcomes: Outcomes[T]) -> None:
     """Print details and remedy of each device's error, those of several devices once."""
     serials: dict[tuple[str, str], list[str]] = {}
-    for serial, error in errors.items():
-        serials.setdefault((error.details.rstrip(), error.remedy), []).append(serial)
+    for outcome in outcomes.failed:
+        if error := outcome.error:
+            serials.setdefault((error.details.rstrip(), error.remedy), []).append(outcome.serial)
     for details in dict.fromkeys(details for details, _ in serials if details):
         typer.echo(details, err=True)
     for (_, remedy), names in serials.items():
@@ -270,6 +271,8 @@ def _load_packages(request: DeployRequest) -> tuple[ModelPackage, ...]:
 def _deploy_on(
     device: Device, request: DeployRequest, packages: tuple[ModelPackage, ...], say: Say
 ) -> Deployed:
+    from adt.device.app import copy_into_app
+    from adt.device.deploy.payload import payload_of
     from adt.device.deploy.store import joined
     from adt.verbs.bundles import choose_bundle
 
@@ -284,17 +287,18 @@ def _deploy_on(
     for bundle, package in jobs:
         name = package.manifest.name if package else bundle.manifest.preset
         say(f"deploying {name}")
-        results.append(
-            deploy_to(
-                device,
-                package,
-                bundle,
-                run_as=request.run_as or "",
-                dry_run=request.dry_run,
-                full_hash=request.full_hash,
-                progress=_percent(say),
-            )
+        report = deploy_to(
+            device,
+            package,
+            bundle,
+            dry_run=request.dry_run,
+            full_hash=request.full_hash,
+            progress=_percent(say),
         )
+        copy = None
+        if request.run_as and not request.dry_run:
+            copy = copy_into_app(device, report.deployment, payload_of(bundle, package), request.run_as)
+        results.append(DeployResult(device.serial, package, bundle, report, copy))
     server = None
     if serves:
         from adt.verbs.rpc import serve_deployed
@@ -323,29 +327,19 @@ def deploy_to(
     package: ModelPackage | None,
     bundle: TargetBundle,
     *,
-    run_as: str = "",
     dry_run: bool = False,
     full_hash: bool = False,
     progress: DeployProgress | None = None,
-) -> DeployResult:
-    """Send what is missing of *package* (None: the bundle alone) and *bundle* to *device*.
-
-    With *run_as*, a debuggable app, the deployment is copied into its own directory, too.
-    """
-    from adt.device.app import copy_into_app
+) -> DeployReport:
+    """Send what is missing of *package* (None: the bundle alone) and *bundle* to *device*."""
     from adt.device.deploy import store
-    from adt.device.deploy.payload import payload_of
 
     if package is not None and package.manifest.needs_half and not dry_run:
         opencl = probe_device(device).opencl
         if opencl is not None and opencl.device is not None:  # else the run says what is the matter
             name = f"{opencl.device.name} of device {device.serial}"
             check_half(package.manifest, name, fp16=bool(opencl.device.fp16))
-    report = store.deploy(device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress)
-    copy = None
-    if run_as and not dry_run:
-        copy = copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
-    return DeployResult(device.serial, package, bundle, report, copy)
+    return store.deploy(device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress)
 
 
 def runs_here(package: ModelPackage, request: Request) -> bool:
@@ -375,8 +369,8 @@ def open_place(package: ModelPackage, request: Request, named: Path | None, meas
         choose_bundle(package, named)  # a bundle that does not fit is refused without a device
     device = device_of(request.settings.device)
     bundle = choose_bundle(package, named, device=device)
-    deployed = deploy_to(device, package, bundle)
-    return Opened(DevicePlace(device, deployed.report.deployment), package, bundle)
+    report = deploy_to(device, package, bundle)
+    return Opened(DevicePlace(device, report.deployment), package, bundle)
 
 
 @takes(CleanRequest)

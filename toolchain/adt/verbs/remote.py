@@ -75,7 +75,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             device = device_of(request.settings.device)
             served = served_bundle(device.serial)
             bundle = choose_bundle(package, request.bundle, device=device, server=True, preferred=served)
-            deployment = deploy_to(device, package, bundle).report.deployment
+            deployment = deploy_to(device, package, bundle).deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
             serving = device_server(device, deployment, bundle=alone, ports=settings.rpc.ports)
             endpoint = stack.enter_context(serving)

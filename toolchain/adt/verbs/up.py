@@ -165,7 +165,7 @@ def up(request: UpRequest) -> UpResult:
             device = open_device(started.serial, settings.device.limit)
             note = f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed"
             finish("emulator", note)
-        report = deploy_to(device, package, bundle).report
+        report = deploy_to(device, package, bundle)
         sent = f"sent {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
         finish("deploy", f"{sent if report.sent_files else 'reused'}: {device.serial}")
         ready = Opened(DevicePlace(device, report.deployment), package, bundle)
