@@ -97,9 +97,7 @@ class Metrics:
     max_rel: float
     """Largest absolute difference over the reference's largest magnitude."""
     mean_abs: float
-    """Mean absolute difference."""
     rmse: float
-    """Root of the mean squared difference."""
     cosine: float
     """Cosine of the angle between the two, 1 when they point the same way."""
     snr_db: float
@@ -110,11 +108,8 @@ class Metrics:
     """Share of rows along the last axis whose greatest element is at a place where the reference's is; None
     where the last axis is no row of scores: integers, one element, more than three axes."""
     nan: int
-    """NaNs in the array …"""
     infinite: int
-    """Number of infinities."""
     reference_nan: int
-    """Number of NaN in the reference."""
     reference_infinite: int
     differing: int
     """Elements that are not equal; NaN equals NaN."""

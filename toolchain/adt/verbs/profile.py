@@ -44,8 +44,7 @@ class ProfileRequest(shared.RemoteOptions, shared.InputOptions, Request):
 REMOTE_FUNCTION = "adt.profile"
 """Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
 JSON."""
-_POCL = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")
-"""Names of PoCL's devices."""
+_POCL_DEVICE = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")
 
 
 @takes(ProfileRequest)
@@ -154,7 +153,9 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
             f"what the RPC server answers as a profile is no JSON: {error}",
             remedy="Serve from a bundle that this adt built: adt build-target.",
         ) from error
-    where = ProfilePlace(remote.label, remote.emulated, RPC, name, "cpu" if gpu and _POCL.match(name) else "")
+    where = ProfilePlace(
+        remote.label, remote.emulated, RPC, name, "cpu" if gpu and _POCL_DEVICE.match(name) else ""
+    )
     return assemble(model.package, entry, raw, where, plain_us=plain_us, limits=limits)
 
 

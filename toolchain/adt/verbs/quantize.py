@@ -209,8 +209,7 @@ def _check_weights(request: QuantizeRequest) -> None:
         raise dependent(" and ".join(targets), "--calibrate")
 
 
-MOST_SHOWN = 5
-"""Layers."""
+MOST_LAYERS_SHOWN = 5
 
 
 @command("adt quantize model.onnx --calibrate pictures/ --per-channel -o int8.onnx")
@@ -245,7 +244,7 @@ def _accuracy(result: QuantizeResult) -> Iterator[str]:
     costs = [layer for layer in result.layers if layer.name not in result.kept]
     yield f"{len(costs)} layers are quantized; those that cost most (share of noise, SNR alone):"
     rows = [(f"  {cost.share:.1%}", _db(cost.snr_db), cost.operator, cost.name) for cost in costs]
-    yield from aligned(rows[:MOST_SHOWN])
+    yield from aligned(rows[:MOST_LAYERS_SHOWN])
 
 
 def _db(value: float) -> str:

@@ -92,7 +92,6 @@ class RpcStatus:
 
     tracker: TrackerInfo
     servers: tuple[ServerStatus, ...]
-    """By serial."""
 
 
 def served_bundle(serial: str) -> TargetBundle | None:

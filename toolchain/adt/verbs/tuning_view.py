@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import typer
 
-from adt.cli.terminal import moves, span, terminal, visible
+from adt.cli.terminal import LINE_SECONDS, moves, span, terminal, visible
 from adt.host.document import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
@@ -58,8 +58,6 @@ ACTIVE = ("searching", "building", "measuring")
 ENDED = ("done", "stopped", "exhausted")
 AT_WORK = ("idle", "measuring")
 """States between which a device changes all the time; every other change is shown at once."""
-LINE_SECONDS = 10.0
-"""Seconds between two accounts of the same where there is no terminal."""
 
 
 class Clocks:
