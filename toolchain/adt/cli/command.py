@@ -171,8 +171,7 @@ def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
     if about.choices:
         offers = completions.offer(lambda: about.choices)
         if _is_argument(about):  # one that is none of these is a mistake of usage
-            choice = StrEnum(name, {choice: choice for choice in about.choices})
-            kind = tuple[choice, ...] if typing.get_origin(kind) is tuple else choice  # type: ignore[valid-type]
+            kind = _each(kind, StrEnum(name, {choice: choice for choice in about.choices}))
     elif about.offers:
         offers = getattr(completions, about.offers)
     if typing.get_origin(kind) is tuple and typing.get_args(kind)[-1] is ...:
@@ -207,3 +206,8 @@ def _metavar(about: Option, name: str) -> str:
 
 def _is_argument(about: Option) -> bool:
     return not about.kw_only and not about.flags
+
+
+def _each(kind: Any, choice: Any) -> Any:
+    """Return the type *kind*, one text or several, with *choice* in the place of text."""
+    return tuple[choice, ...] if typing.get_origin(kind) is tuple else choice

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adt.measure.statistics import Interval, TimeSummary
 
 
-class BenchRequest(shared.PackageOptions, shared.MeasurementOptions, Request):
+class BenchRequest(shared.PackageOptions, shared.MeasurementOptions):
     """Request of :func:`adt.bench`."""
 
     model: MaybePath = shared.SOURCE_MODEL

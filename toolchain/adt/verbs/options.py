@@ -29,6 +29,7 @@ from adt.options.option import (
     option,
     python,
 )
+from adt.options.request import Request
 from adt.options.sections import (
     FEWEST_ROUNDS,
     MOST_SECONDS,
@@ -190,7 +191,7 @@ class DeviceOptions(Options):
     bundle: MaybePath = BUNDLE
 
 
-class PackageOptions(DeviceOptions):
+class PackageOptions(DeviceOptions, Request):
     """Package that runs on a device, or on this machine."""
 
     package: PathTo = option(PACKAGE, kw_only=False)

@@ -12,7 +12,7 @@ from adt.errors import RpcError, RunError, dependent, exclusive
 from adt.host.cache import write_text
 from adt.limits import parse_json
 from adt.options.option import AnyPath, option
-from adt.options.request import Request, takes
+from adt.options.request import takes
 from adt.verbs import options as shared
 from adt.verbs.deploy import open_place
 from adt.verbs.options import NATIVE, RPC
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from adt.verbs.remote import Remote
 
 
-class ProfileRequest(shared.RemoteOptions, shared.InputOptions, Request):
+class ProfileRequest(shared.RemoteOptions, shared.InputOptions):
     """Request of :func:`adt.profile`."""
 
     entry: str = shared.ENTRY
@@ -67,9 +67,9 @@ def profile(request: ProfileRequest) -> Profile:
     package.manifest.entry(request.entry)
     limits = Limits(request.peak_gflops, request.peak_gbps)
     if request.via == RPC:
-        from adt.verbs.remote import RemoteRequest, connect
+        from adt.verbs.remote import connect
 
-        with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
+        with connect(package, request) as remote:
             return _remote(remote, request, limits)
     opened = open_place(package, request, request.bundle)
     options = RtvmOptions(

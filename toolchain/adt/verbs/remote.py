@@ -10,7 +10,7 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, MismatchError, exclusive
-from adt.options.request import Request, takes
+from adt.options.request import takes
 from adt.package.compatibility import check_own_cpu, check_pair
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage, load_package
@@ -22,10 +22,6 @@ from adt.verbs.deploy import deploy_to, runs_here
 from adt.verbs.device import device_of
 from adt.verbs.options import RemoteOptions
 from adt.verbs.rpc import served_bundle
-
-
-class RemoteRequest(RemoteOptions, Request):
-    """A package where it runs, natively or over RPC."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,8 @@ class Remote:
     of which nothing is known."""
 
 
-@takes(RemoteRequest)
-def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
+@takes(RemoteOptions)
+def open_remote(request: RemoteOptions) -> AbstractContextManager[Remote]:
     """Load a package over RPC for as long as the block runs; afterwards nothing that this started is left.
 
     With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
@@ -54,7 +50,7 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
 
 
 @contextmanager
-def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
+def connect(package: ModelPackage, request: RemoteOptions) -> Iterator[Remote]:
     """Load *package* over RPC as :func:`open_remote` does."""
     settings = request.settings
     with ExitStack() as stack:

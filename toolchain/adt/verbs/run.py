@@ -12,7 +12,7 @@ from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
 from adt.numerics import Array
 from adt.options.option import Files, MaybePath, Options, Texts, option, python
-from adt.options.request import Request, takes
+from adt.options.request import takes
 from adt.options.sections import MOST_SECONDS
 from adt.package.classes import TOP, Ranking, check_scores, rank, read_labels
 from adt.verbs.arrays import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
 
 
-class RunRequest(RemoteOptions, InputOptions, Request):
+class RunRequest(RemoteOptions, InputOptions):
     """Request of :func:`adt.run`."""
 
     entry: str = ENTRY
@@ -132,11 +132,11 @@ def _run_remotely(
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.package.inputs.random import random_inputs
-    from adt.verbs.remote import RemoteRequest, connect
+    from adt.verbs.remote import connect
 
     if arrays is None:
         arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
-    with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
+    with connect(package, request) as remote:
         remote.model.set_inputs(arrays, entry.name)
         remote.model.run(entry.name)
         outputs = remote.model.outputs(entry.name)

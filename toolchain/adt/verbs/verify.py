@@ -18,7 +18,7 @@ from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, depend
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
 from adt.numerics import Array, joined
 from adt.options.option import Flag, MaybePath, Number, Options, Real, Text, option, options_of, values_of
-from adt.options.request import Request, takes
+from adt.options.request import takes
 from adt.options.sections import Settings, VerifySettings
 from adt.verbs import options as shared
 from adt.verbs.deploy import open_place
@@ -39,7 +39,7 @@ def call_span(text: str) -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-class VerifyRequest(shared.PackageOptions, shared.InputOptions, Request):
+class VerifyRequest(shared.PackageOptions, shared.InputOptions):
     """Request of :func:`adt.verify`."""
 
     model: MaybePath = shared.SOURCE_MODEL
@@ -98,7 +98,7 @@ class LayerOptions(Options):
     )
 
 
-class LayersRequest(shared.PackageOptions, shared.InputOptions, LayerOptions, Request):
+class LayersRequest(shared.PackageOptions, shared.InputOptions, LayerOptions):
     """Request of :func:`adt.verify_layers`."""
 
     inputs: Arrays | None = shared.INPUTS
