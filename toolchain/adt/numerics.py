@@ -221,7 +221,10 @@ def metrics(got: Array, reference: Array) -> Metrics:
         "elements": int(a.size),
         "compared": int(x.size),
     }
-    worst = _worst(a, b, gap) if gap.any() else None
+    worst = None
+    if gap.any():
+        index = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        worst = Worst(tuple(map(int, index)), float(a[index]), float(b[index]))
     if a.size and not x.size:
         return replace(NO_METRICS, **counts, worst=worst)
     magnitude, largest = pair.magnitude, float(gap.max(initial=0.0))
@@ -240,13 +243,6 @@ def metrics(got: Array, reference: Array) -> Metrics:
         worst=worst,
         magnitude=magnitude,
     )
-
-
-def _worst(a: NDArray[np.float64], b: NDArray[np.float64], gap: NDArray[np.float64]) -> Worst:
-    import numpy as np
-
-    index = np.unravel_index(int(np.argmax(gap)), gap.shape)
-    return Worst(tuple(int(i) for i in index), float(a[index]), float(b[index]))
 
 
 def _ratio(gap: float, scale: float) -> float:

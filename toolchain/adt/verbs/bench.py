@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from adt.device.place import Opened
     from adt.measure.bench import BenchSetup, Measurement
     from adt.measure.conditions import Conditions, CoolDown, Course
-    from adt.measure.record import BenchRecord, Flag, Protocol, Speed
+    from adt.measure.record import BenchRecord, Flag, Protocol, Speed, Start
     from adt.measure.statistics import Interval, TimeSummary
 
 
@@ -309,10 +309,7 @@ def bench_command(
         option("Compare the speed of two packages, in turns.", default=None, metavar="A B"),
     ],
     rounds: Annotated[int | None, option(shared.ROUNDS, help="Rounds of --ab, each A B B A.")],
-    times: Annotated[
-        Path | None,
-        shared.output("Write the time and start of each run to this .npz file."),
-    ],
+    times: Annotated[Path | None, shared.output("Write the time and start of each run to this .npz file.")],
 ) -> Rendering:
     """Measure how fast a package runs; on an emulated device only check its outputs."""
     alone = quote(str(package or (ab or ["PACKAGE"])[0]))
@@ -327,17 +324,15 @@ def bench_command(
             raise exclusive("--model and --times", "--ab")
         both = options_of(AbRequest)
         shared = {name: value for name, value in parsed.keywords.items() if name in both}
-        return _compared(*ab, bench_ab(AbRequest(*ab, rounds=rounds, **shared)))
+        turns = bench_ab(AbRequest(*ab, rounds=rounds, **shared))
+        error = _failure(turns.a, ab[0]) or _failure(turns.b, ab[1])
+        return Rendering("bench-ab", turns, _ab_lines(turns), error)
     if rounds is not None:
         raise dependent("--rounds", "--ab")
     result = bench(request := parsed(package=package))
     if times and result.times:
         save_npz(times, result.times)
     return Rendering("bench", result, _lines(result), _failure(result, request.package))
-
-
-def _compared(a: Path, b: Path, result: AbResult) -> Rendering:
-    return Rendering("bench-ab", result, _ab_lines(result), _failure(result.a, a) or _failure(result.b, b))
 
 
 def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
@@ -405,29 +400,16 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     yield "method", f"{method.key}; {what}"
     yield "runs", f"{times.count} in {seconds:.2f} s of running"
     yield "latency", latency(times)
-    yield (
-        "",
-        f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
-        f"outliers: {times.outliers}",
-    )
+    spread = f"std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}"
+    yield "", f"mean {ms(times.mean_ms)}, {spread}; outliers: {times.outliers}"
     yield "throughput", f"{times.throughput_per_s:.4g} runs per second"
-    if speed.drift:
-        drift = speed.drift
-        yield (
-            "drift",
-            f"{drift.percent:+.1f} % from first to last tenth (noise {drift.noise_percent:.1f} %)",
-        )
-    yield (
-        "start",
-        f"load {ms(speed.start.load_ms)}, first run {ms(speed.start.first_run_ms)}"
-        + (f" (program cache: {speed.program_cache})" if record.machine.driver else ""),
-    )
+    if drift := speed.drift:
+        noise = f"(noise {drift.noise_percent:.1f} %)"
+        yield "drift", f"{drift.percent:+.1f} % from first to last tenth {noise}"
+    cache = f" (program cache: {speed.program_cache})" if record.machine.driver else ""
+    yield "start", f"{_start(speed.start)}{cache}"
     if speed.cold_start:
-        cold = speed.cold_start
-        yield (
-            "cold start",
-            f"load {ms(cold.load_ms)}, first run {ms(cold.first_run_ms)}, without a program cache",
-        )
+        yield "cold start", f"{_start(speed.cold_start)}, without a program cache"
     if speed.peak_kb is not None:
         before = f", {_mib(speed.before_load_kb)} before loading" if speed.before_load_kb else ""
         yield "memory", f"{_mib(speed.peak_kb)} at most{before}"
@@ -435,17 +417,18 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
     if energy.joules_per_run is None:
         yield "energy", f"not measured: {energy.reason}"
     else:
-        yield (
-            "energy",
-            f"{energy.joules_per_run:.4g} J per run, {energy.watts:.3g} W ({energy.source}, "
-            f"{energy.runs} runs in {energy.seconds:.1f} s)",
-        )
+        source = f"{energy.source}, {energy.runs} runs in {energy.seconds:.1f} s"
+        yield "energy", f"{energy.joules_per_run:.4g} J per run, {energy.watts:.3g} W ({source})"
     if hottest := speed.sensors.hottest:
         yield "heat", f"{hottest[0]} {_course(hottest[1], '.1f')} °C"
     clocks = speed.sensors.frequencies_mhz
     cpus = sorted(clocks.keys() - {"gpu"}, key=lambda name: (-clocks[name].highest, name))
     for name in [*(clocks.keys() & {"gpu"}), *cpus[:1]]:  # the GPU, and the fastest of the CPUs
         yield "clock", f"{name} {_course(clocks[name], '.0f')} MHz"
+
+
+def _start(start: Start) -> str:
+    return f"load {ms(start.load_ms)}, first run {ms(start.first_run_ms)}"
 
 
 def _course(course: Course, form: str) -> str:

@@ -319,6 +319,8 @@ def _explanation_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _lines(package: ModelPackage) -> Iterator[str]:
+    from adt.package.package import KernelCheck
+
     facts, compilation = package.manifest, package.manifest.made
     for kind, specs in (("input", facts.entry().inputs), ("output", facts.entry().outputs)):
         for spec in specs:
@@ -346,15 +348,6 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         from adt.package.inspection.inspection import Inspection
 
         yield from offload_lines(compilation.offload, Inspection(package))
-    yield from _checks(package)
-    if compilation.accuracy:
-        yield from _accuracy_lines(compilation.accuracy)
-    yield f"package  {package.place}{' (from the cache)' * package.cached}"
-
-
-def _checks(package: ModelPackage) -> Iterator[str]:
-    from adt.package.package import KernelCheck
-
     checked = package.checked
     if isinstance(checked, KernelCheck):
         yield (
@@ -363,6 +356,9 @@ def _checks(package: ModelPackage) -> Iterator[str]:
         )
     elif checked is not None:
         yield f"checked  no: {checked.reason}"
+    if compilation.accuracy:
+        yield from _accuracy_lines(compilation.accuracy)
+    yield f"package  {package.place}{' (from the cache)' * package.cached}"
 
 
 def _accuracy_lines(accuracy: Accuracy) -> Iterator[str]:

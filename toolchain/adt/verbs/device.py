@@ -174,10 +174,7 @@ log = logging.getLogger("adt.adb")
 
 @command("adt devices --json")
 def devices_command(
-    timeout: Annotated[
-        float | None,
-        option("Seconds that each device has; else a few.", default=None),
-    ],
+    timeout: Annotated[float | None, option("Seconds that each device has; else a few.", default=None)],
 ) -> Rendering:
     """List the devices that adb sees, with model, chip and ABIs, and what mends bad ones."""
     listed = devices(timeout=timeout)

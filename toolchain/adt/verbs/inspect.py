@@ -532,6 +532,8 @@ def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
     lines = _Lines()
     on_check, on_repair = (quiet, quiet) if as_json else (lines.check, lines.repair)
     result = doctor(request.but(on_check=on_check, on_repair=on_repair))
+    states = [check.status for check in result.checks]
+    counts = ", ".join(f"{states.count(status)} {MARKS[status][0]}" for status in Status)
     error = None
     if not result.passed:
         mendable = not request.fix and any(check.fix for check in result.failed)
@@ -540,7 +542,7 @@ def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
             remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
         )
-    return Rendering("doctor", result, ["\n" + _doctor_summary(result.checks)], error)
+    return Rendering("doctor", result, [f"\n{len(result.checks)} checks: {counts}"], error)
 
 
 class _Lines:
@@ -574,11 +576,6 @@ class _Lines:
     def _heading(self, text: str) -> None:
         typer.secho(("\n" if self._written else "") + text, bold=True)
         self._written = True
-
-
-def _doctor_summary(checks: tuple[Check, ...]) -> str:
-    counted = [(MARKS[status][0], sum(check.status is status for check in checks)) for status in Status]
-    return f"{len(checks)} checks: " + ", ".join(f"{count} {mark}" for mark, count in counted)
 
 
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a")

@@ -51,11 +51,6 @@ def quiet(*_event: object) -> None:
     """Ignore an event."""
 
 
-def is_word(model: str | os.PathLike[str]) -> bool:
-    """Return True if *model* is spelled without directory or colon, as names of networks are."""
-    return not {"/", "\\", ":"} & set(os.fspath(model))
-
-
 def fetched(place: Any, *, any_digest: bool) -> Any:
     """Return *place* of a model, or the local copy of what it is the address of."""
     if place is None or not os.fspath(place).startswith(("https:/", "http:/")):
@@ -83,7 +78,7 @@ def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -
             remedy="Leave them away, or give the module.",
         )
     model = fetched(model, any_digest=bool(arguments["insecure_no_digest"]))
-    if is_word(model):
+    if not {"/", "\\", ":"} & set(os.fspath(model)):  # as names of networks are spelled
         from adt.compiler.networks.known import named
 
         model = named(Path(model)) or model

@@ -187,10 +187,7 @@ def profile_command(
         ),
     ],
     everything: Annotated[bool, option("Show every kernel, not only the first 20.", "--all", default=False)],
-    trace: Annotated[
-        Path | None,
-        shared.output("Write a trace for chrome://tracing and Perfetto."),
-    ],
+    trace: Annotated[Path | None, shared.output("Write a trace for chrome://tracing and Perfetto.")],
     html: Annotated[Path | None, shared.output("Write a page with plots.")],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""

@@ -103,10 +103,7 @@ def report_import(path: AnyPath) -> int:
 def report_command(
     request: ReportRequest,
     html: Annotated[Path | None, output("Write a page with time lines.")],
-    export: Annotated[
-        Path | None,
-        output("Write these records to one file, for --import."),
-    ],
+    export: Annotated[Path | None, output("Write these records to one file, for --import.")],
     imported: Annotated[
         Path | None,
         option("First take the records that --export or an app of adt's wrote.", "--import", default=None),

@@ -159,7 +159,8 @@ def _run(
         exclusive=rack.source.exclusive,
         wait=settings.wait,
     )
-    fleet = Fleet(rack.source, toolchain.device, kind=_device_kind(request.device))
+    name, _, driver = request.device.partition(", ")
+    fleet = Fleet(rack.source, toolchain.device, kind=(name, driver) if request.device else None)
     with logs, stop_on_interrupt(stop) if request.gentle else nullcontext():
         engine = Engine(
             options,
@@ -172,12 +173,6 @@ def _run(
         )
         result = engine.run(fleet.start)
     return plan, result
-
-
-def _device_kind(text: str) -> tuple[str, str] | None:
-    """Parse device and driver in ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
-    name, _, driver = text.partition(", ")
-    return (name, driver) if text else None
 
 
 def _database(request: TuneRequest) -> Path:

@@ -234,10 +234,7 @@ def _connected_device(request: UpRequest) -> Device | None:
 @command("adt up model.onnx", "adt up model.onnx --serial SERIAL --target adreno")
 def up_command(
     request: UpRequest,
-    output: Annotated[
-        Path | None,
-        shared.output("File for the outputs, .npz.", "--output", "-o"),
-    ],
+    output: Annotated[Path | None, shared.output("File for the outputs, .npz.", "--output", "-o")],
     as_json: bool,
 ) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone on a virtual device, or --for host."""
