@@ -161,21 +161,14 @@ VERBS: dict[str, Any] = json.loads(Path(__file__).with_name("verbs.json").read_t
 class Commands(TyperGroup):
     """Runs a verb and turns what it raises into a message and an exit code."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any
     ) -> Any:
         """Run the chosen verb and exit; never a traceback unless -v asks for one."""
-        options = {"prog_name": prog_name, "complete_var": complete_var, "color": colours()} | extra
+        options = {"color": colours()} | options
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)
-        arguments = sys.argv[1:] if args is None else list(args)
-        sys.exit(self._exit_code(arguments, options))
+        sys.exit(self._exit_code(sys.argv[1:] if args is None else list(args), options))
 
     def _exit_code(self, arguments: list[str], options: dict[str, Any]) -> int:
         try:
