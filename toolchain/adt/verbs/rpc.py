@@ -60,8 +60,8 @@ class RpcStartRequest(DeviceOptions, Request):
     port_end: int | None = PORT_END
 
 
-class ServeHereRequest(Request):
-    """Request of :func:`adt.rpc_serve_here`."""
+class ServeOptions(Request):
+    """Server on a board without ADB."""
 
     key: str = KEY
     bundle: MaybePath = BUNDLE
@@ -70,14 +70,9 @@ class ServeHereRequest(Request):
     expose: bool = EXPOSE
 
 
-class ServeRequest(Request):
+class ServeRequest(ServeOptions):
     """Request of :func:`adt.rpc_serve`."""
 
-    key: str = KEY
-    bundle: MaybePath = BUNDLE
-    tracker: str = TRACKER_ADDRESS
-    port: int | None = PORT
-    expose: bool = EXPOSE
     use_tracker: bool = USE_TRACKER
     board: str = option("Board, as ssh takes it.", default="USER@BOARD")
     platform: str = option("Platform of the board.", *FOR, default="linux-aarch64", offers="platform")
@@ -262,8 +257,8 @@ def rpc_serve(request: ServeRequest) -> ServePlan:
     )
 
 
-@takes(ServeHereRequest)
-def rpc_serve_here(request: ServeHereRequest) -> int:
+@takes(ServeOptions)
+def rpc_serve_here(request: ServeOptions) -> int:
     """Serve RPC on this very machine, in the foreground, from its own bundle; returns tvm_rpc's exit code.
 
     Without a tracker's address clients connect directly.
@@ -397,8 +392,7 @@ def rpc_serve_command(
 ) -> Rendering:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
     if run:
-        here = ServeHereRequest(**request.keywords_of(ServeHereRequest))
-        raise typer.Exit(rpc_serve_here(here))
+        raise typer.Exit(rpc_serve_here(request))
     plan = rpc_serve(request)
     return Rendering("rpc-serve", plan, plan.commands)
 
