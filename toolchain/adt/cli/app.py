@@ -183,8 +183,7 @@ class Commands(TyperGroup):
             if _is_usage_error(error):
                 return _report_usage(arguments, error)
             explained = _explained(error)
-            bug = type(explained) is AdtError
-            kind = "InternalError" if bug else type(explained).__name__
+            kind = "InternalError" if type(explained) is AdtError else type(explained).__name__
             return _report(arguments, explained, kind, explained.exit_code)
         return code if isinstance(code, int) else 0
 

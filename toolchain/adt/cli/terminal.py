@@ -165,8 +165,7 @@ class _Line:
 
 
 def _show(line: str) -> None:
-    width = shutil.get_terminal_size().columns - 1
-    terminal().write(ERASE + visible(line)[:width])
+    terminal().write(ERASE + visible(line)[: shutil.get_terminal_size().columns - 1])
     terminal().flush()
     _Line.shown = bool(line)
 

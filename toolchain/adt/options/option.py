@@ -249,9 +249,8 @@ def types_of(kind: type[Options]) -> dict[str, Any]:
         types: dict[str, Any] = {}
         for base in kind.__mro__:
             own = {n: hint for n, hint in inspect.get_annotations(base).items() if n in kind._options}
-            names = vars(builtins) | vars(sys.modules[base.__module__])
             # Any for what the module imports for type checkers alone
-            localns = defaultdict(lambda: Any, names)
+            localns = defaultdict(lambda: Any, vars(builtins) | vars(sys.modules[base.__module__]))
             types = typing.get_type_hints(SimpleNamespace(__annotations__=own), localns=localns) | types
         kind._types = {name: without_none(types[name]) for name in kind._options}
     return kind._types

@@ -212,8 +212,7 @@ def compare_offload_command(
 ) -> Rendering:
     """Compare a model compiled with and without libraries: outputs and speed, layer by layer."""
     result = compare_offload(request)
-    lines = _lines(result, everything=everything)
-    return Rendering("compare-offload", result, lines, _failure(result))
+    return Rendering("compare-offload", result, _lines(result, everything=everything), _failure(result))
 
 
 def _lines(result: OffloadComparison, *, everything: bool = False) -> Iterator[str]:
