@@ -221,7 +221,7 @@ def inspect_command(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> R
     shown = [name for name, value in list(values_of(flags).items())[:13] if value]
     _check_flags(shown, flags)
     inspection = inspect(package)
-    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, package, flags)
+    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, flags)
     return Rendering("inspect", {"path": inspection.package.place, **fields}, lines)
 
 
@@ -241,17 +241,17 @@ View = tuple[dict[str, Any], Iterable[str]]
 """Fields of the document, and lines."""
 
 
-def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], View]:
+def _text(name: str, method: str) -> Callable[[Inspection, InspectFlags], View]:
     """Make the view of a text that the inspection gives."""
 
-    def view(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    def view(inspection: Inspection, _flags: InspectFlags) -> View:
         text = getattr(inspection, method)()
         return {name: text}, [text.removesuffix("\n")]
 
     return view
 
 
-def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+def _kernels(inspection: Inspection, flags: InspectFlags) -> View:
     device = "cuda" if flags.cuda else "opencl"
     facts = {row.name: row for row in inspection.graph.kernels}
     texts = named_kernels(inspection, device, flags.kernel)
@@ -262,7 +262,7 @@ def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> Vie
     return {device: rows}, [f"wrote {len(rows)} files to {flags.out}"]
 
 
-def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+def _offload(inspection: Inspection, flags: InspectFlags) -> View:
     import json
 
     report = inspection.package.manifest.made.offload
@@ -294,12 +294,12 @@ def offload_lines(report: OffloadReport, inspection: Inspection) -> Iterator[str
         yield f"         stays in TVM's kernels: {line}"
 
 
-def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+def _params(inspection: Inspection, _flags: InspectFlags) -> View:
     rows = inspection.params()
     return {"params": rows}, _param_lines(rows)
 
 
-def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+def _cpu(inspection: Inspection, _flags: InspectFlags) -> View:
     kernels = inspection.cpu()
     total = sum(kernel.flops or 0 for kernel in kernels) or 1
     rows = [
@@ -314,7 +314,7 @@ def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     return {"cpu": kernels}, aligned(rows)
 
 
-def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+def _int8(inspection: Inspection, _flags: InspectFlags) -> View:
     facts = inspection.package.manifest
     operators = facts.made.integers
     if not operators:
@@ -336,7 +336,7 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     return {"int8": {"operators": operators, "float_maps": dict(maps)}}, lines
 
 
-def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+def _textures(inspection: Inspection, _flags: InspectFlags) -> View:
     made = inspection.package.manifest.made
     report = made.textures
     if report is None and made.blocked:
@@ -352,19 +352,19 @@ def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> V
     return {"textures": report}, _texture_lines(report)
 
 
-def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+def _diff(inspection: Inspection, flags: InspectFlags) -> View:
     assert flags.diff is not None
-    difference = inspect_diff(package, flags.diff)
+    difference = inspect_diff(inspection.package.place, flags.diff)
     return {"diff": difference}, _diff_lines(difference)
 
 
-def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+def _html(inspection: Inspection, flags: InspectFlags) -> View:
     assert flags.html is not None
-    inspect_html(package, flags.html, profile=flags.profile)
+    inspect_html(inspection.package.place, flags.html, profile=flags.profile)
     return {"html": flags.html}, [f"wrote {flags.html}"]
 
 
-def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+def _summary(inspection: Inspection, _flags: InspectFlags) -> View:
     manifest = inspection.package.manifest
     fields: dict[str, Any] = {
         "package": manifest,
@@ -505,7 +505,7 @@ def _count(value: Any) -> str:
     return "nothing" if value is None else f"{value:,}"
 
 
-VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
+VIEWS: dict[str, Callable[[Inspection, InspectFlags], View]] = {
     "summary": _summary,
     "opencl": _kernels,
     "cuda": _kernels,
@@ -549,16 +549,13 @@ class _Lines:
     """Prints one line per check under its area's heading, as the checks come."""
 
     def __init__(self) -> None:
-        self._area = ""
-        self._mending = self._written = False
+        self._heading = ""
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
 
     def check(self, check: Check) -> None:
         """Show one check."""
-        if check.area != self._area:
-            self._heading(check.area)
-            self._area, self._mending = check.area, False
+        self._begin(check.area)
         mark, colour = MARKS[check.status]
         origin = typer.style(f"  ({check.origin})", dim=True) if check.origin else ""
         typer.echo(f"  {typer.style(mark, fg=colour, bold=True)} {check.name}: {check.found}{origin}")
@@ -567,15 +564,15 @@ class _Lines:
 
     def repair(self, repair: Repair) -> None:
         """Show one repair; the checks that follow are a new round."""
-        if not self._mending:
-            self._heading("fixing")
-        self._area, self._mending = "", True
-        mark = "✓" if repair.done else "✗"
-        typer.echo(f"  {typer.style(mark, fg='green' if repair.done else 'red', bold=True)} {repair.said}")
+        self._begin("fixing")
+        mark, colour = MARKS[Status.OK if repair.done else Status.FAILED]
+        typer.echo(f"  {typer.style(mark, fg=colour, bold=True)} {repair.said}")
 
-    def _heading(self, text: str) -> None:
-        typer.secho(("\n" if self._written else "") + text, bold=True)
-        self._written = True
+    def _begin(self, heading: str) -> None:
+        """Print *heading*, unless it is the last one."""
+        if heading != self._heading:
+            typer.secho(("\n" if self._heading else "") + heading, bold=True)
+            self._heading = heading
 
 
 @command("adt elf libfoo.so app.aar --for android-arm64-v8a")
