@@ -15,7 +15,7 @@ from adt.compiler.ir.rewriter import is_flat
 from adt.compiler.passes.gpu.schedules import PLAIN, schedule_of
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.products import Products
-from adt.compiler.passes.scheduling import Untuned
+from adt.compiler.passes.scheduling import Decisions
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from support.models.blocked import calls, model
 from support.models.onnx_graphs import f32, graph_of, node, write
@@ -112,7 +112,7 @@ def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: 
 
 def source(function: tvm.tirx.PrimFunc, gpu: Gpu) -> str:
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
-    _, scheduled = schedule_of(function, target, gpu, Untuned(), PLAIN)
+    _, scheduled = schedule_of(function, target, gpu, Decisions(), PLAIN)
     module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
     built = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(64, buffers=True))
     return str(built.mod.imports[0].inspect_source())

@@ -14,7 +14,7 @@ from adt.compiler.passes.gpu.schedules import prove, schedule_of
 from adt.compiler.passes.gpu.tiles import Tile, ranked_tiles
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.layout.blocks import is_convolution
-from adt.compiler.passes.scheduling import NoSchedule, Untuned
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 from adt.compiler.targets.gpu import ANY_ADRENO
 from support.models.gpu_kernels import ADRENO, built, check_schedules
 from support.sampling import matrix
@@ -77,7 +77,7 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     conv = convolution_of(schedule, by_lane=by_lane)
     fitting = ranked_tiles(conv.sums, ANY_ADRENO)
     tile = tile or next(each for each in fitting if shared in (None, each.parts > 1))
-    schedule_convolution(schedule, conv, tile, Untuned())
+    schedule_convolution(schedule, conv, tile, Decisions())
     kernel = schedule.mod["main"]
     prove(kernel, ADRENO)
     return kernel
@@ -176,7 +176,7 @@ def test_a_convolution_that_ends_in_a_buffer_is_scheduled_the_same_way() -> None
     function = Layer(64, 64, (12, 12), 3, textures=False).function()
 
     assert is_convolution(function)
-    source = str(schedule_of(function, ADRENO, ANY_ADRENO, Untuned())[1])
+    source = str(schedule_of(function, ADRENO, ANY_ADRENO, Decisions())[1])
 
     assert "T.vectorized(4)" in source
     assert 'scope="shared"' in source

@@ -23,8 +23,7 @@ from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
 from adt.compiler.passes.pipeline import fused_pipeline
 from adt.compiler.passes.records.schedules import Untuned
-from adt.compiler.passes.scheduling import NoSchedule, refusals
-from adt.compiler.passes.scheduling import Untuned as Usual
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, refusals
 from adt.compiler.targets.gpu import ANY_ADRENO
 from adt.package.reports import SCOPE
 from support.models import vision
@@ -49,7 +48,7 @@ def lowered(function: Any) -> Any:
 def texel_schedule(function: Any, form: int = 0) -> Any:
     schedule = Schedule(function)
     with refusals():
-        TEXELS.forms[form].schedule(schedule, ANY_ADRENO, Usual())
+        TEXELS.forms[form].schedule(schedule, ANY_ADRENO, Decisions())
     return schedule.mod["main"]
 
 
@@ -64,7 +63,7 @@ def test_a_store_of_single_lanes_is_refused() -> None:
     """Refuse upstream's fallback of a work-item for each element: wrong numbers, no message."""
     plain = Schedule(with_images(copy_kernel(), (False, True)))
     with ADRENO:
-        function = elements_by_tvm(plain, ANY_ADRENO, Usual()).mod["main"]
+        function = elements_by_tvm(plain, ANY_ADRENO, Decisions()).mod["main"]
     module = lowered(function)
 
     (fault,) = image_faults(module)
@@ -141,15 +140,14 @@ def fused(path: Path) -> Any:
     module = rewriter.bind_params(imported.module, imported.params)
     with ADRENO:
         module = relax.transform.FoldConstant()(relax.transform.DecomposeOpsForInference()(module))
-        module, _ = block_channels(module, ALWAYS)
+        module, _ = block_channels(module, ALWAYS.choose)
         for name in ("FoldConstant", "LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
             module = getattr(relax.transform, name)()(module)
         return relax.transform.DeadCodeElimination(["main"])(module)
 
 
 def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
-    placed = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, LIMITS, Untuned())
-    module, rows = placed.module, placed.kernels
+    module, rows, _ = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, LIMITS, Untuned())
 
     by_name = {row.kernel: row for row in rows}
     assert sum(row.textured for row in rows) >= len(rows) - 2
@@ -168,7 +166,7 @@ def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
 def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
     small = ImageLimits(side=8, layers=2048)
 
-    rows = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, small, Untuned()).kernels
+    rows = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, small, Untuned())[1]
 
     assert any("over the device's limits" in row.reason for row in rows)
     assert any(row.textured for row in rows)

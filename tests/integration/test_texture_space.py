@@ -13,7 +13,7 @@ from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove, schedule_of
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.records.schedules import load_intrinsics, schedule_by_record
-from adt.compiler.passes.scheduling import Untuned
+from adt.compiler.passes.scheduling import Decisions
 from adt.compiler.targets.gpu import gpu_of
 from adt.tuning.candidates import NoSpace
 from adt.tuning.search.design_space import Point, rule_space, uses_texels
@@ -118,7 +118,7 @@ def test_a_search_begins_with_what_compiling_takes(make: Callable[[], Any]) -> N
 
     first, *_ = Searches(target, SearchOptions(cost_model="none")).search(task).next_batch(4) or ()
 
-    _, usual = schedule_of(function, ADRENO, gpu, Untuned())
+    _, usual = schedule_of(function, ADRENO, gpu, Decisions())
     tvm.ir.assert_structural_equal(tvm.ir.load_json(first.module)["main"], usual)
 
 

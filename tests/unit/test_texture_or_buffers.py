@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL, multiply_adds_per_texel, texture_chooser
+from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL, multiply_adds_per_texel
 from adt.compiler.passes.layout.signature import Signature, convolution, product
 from adt.compiler.passes.layout.walk import Moves
 from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
@@ -92,7 +92,5 @@ def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
 
 
 def test_the_setting() -> None:
-    assert texture_chooser("always", ANY_ADRENO) == ALWAYS
-    assert texture_chooser("auto", ANY_ADRENO) == BY_MODEL
     with pytest.raises(ConfigError, match=r"--texture-choice: 'alway'.*'always'"):
         load_settings({"compile.texture_choice": "alway"}, environ={})

@@ -65,7 +65,7 @@ def blocked_like_plain(
 
     Channels that are last are moved first.
     """
-    blocked, convolutions = block_channels(channels_first(module), chooser)
+    blocked, convolutions = block_channels(channels_first(module), chooser.choose)
     x = RANDOM.normal(size=shape).astype(np.float32)
     for have, expected in zip(computed(blocked, x), computed(module, x), strict=True):
         assert have.shape == expected.shape

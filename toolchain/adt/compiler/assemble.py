@@ -23,7 +23,7 @@ from adt.compiler.importers.functions import called_functions
 from adt.compiler.importers.layers import reason_of
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.lowered import Capture
-from adt.compiler.passes.gpu.choice import texture_chooser
+from adt.compiler.passes.gpu.choice import TextureChooser
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.offload.partition import OffloadedModel, offload_module
 from adt.compiler.passes.pipeline import PreparedModule, prepare_module
@@ -104,7 +104,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model", imported.suspects):
         tvm_target = tvm.target.Target(target.spec)
-        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO)
+        chooser = TextureChooser(settings.texture_choice, target.gpu or ANY_ADRENO)
         config = {"tirx.disable_assert": not _asserts(imported.module)}
         with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
             module, params = imported.module, imported.params

@@ -73,10 +73,7 @@ def _extremum(x: Any, reduce: Any, axes: Any, keepdims: bool) -> Any:
 
 @kernel_pass("adt.ExtremaKeepNan")
 def extrema_keep_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Let the blocks of :func:`extrema` keep NaN and begin at infinities.
-
-    :func:`adt.compiler.passes.lowering.limits_keep_nan` knows the form that NaN has.
-    """
+    """Let the blocks of :func:`extrema` keep NaN, in the form that ``limits_keep_nan`` knows."""
 
     def kept(block: tirx.SBlock) -> Any:
         if not block.name_hint.startswith(EXTREMUM):

@@ -59,5 +59,6 @@ def simple_indices(function: tirx.PrimFunc) -> Any:
         body = tirx.stmt_functor.ir_transform(block.body, None, load, ["tirx.BufferLoad"])
         return block_with(block, body, [read(region) for region in block.reads])
 
-    body = tirx.stmt_functor.ir_transform(function.body, None, simplified, ["tirx.SBlock"])
-    return tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+    return function.with_body(
+        tirx.stmt_functor.ir_transform(function.body, None, simplified, ["tirx.SBlock"])
+    )

@@ -33,10 +33,6 @@ class _Size:
     nodes: int
     reads: Mapping[tirx.Buffer, int]  # buffer → how often it is read
 
-    def total(self, sizes: Mapping[tirx.Buffer, int]) -> int:
-        """Count the nodes where each buffer is replaced by an expression of *sizes*."""
-        return self.nodes + sum(count * sizes.get(buffer, 1) for buffer, count in self.reads.items())
-
 
 def _sum(parts: Sequence[_Size], nodes: int, weight: int = 1) -> _Size:
     reads: dict[tirx.Buffer, int] = {}
@@ -132,10 +128,7 @@ class _Function:
         )
 
     def _cut(self, order: Sequence[relax.Var], position: int) -> relax.Var | None:
-        """Choose the variable in the expression at *position* to store; None if there is none.
-
-        Of those that are read several times and leave few enough nodes it is the largest: few are stored.
-        """
+        """Choose the largest variable that is read several times to store, so that few are, if any."""
         root = order[position]
         copies: dict[relax.Var, int] = {root: 1}
         for variable in reversed(order[: position + 1]):

@@ -5,16 +5,9 @@ of every argument; nothing checks it. A runtime built with TVM_KALLOC_ALIGNMENT=
 so that such a module may fault now and then, with the allocator's mood (seen with wide x86-64 vector moves).
 The assumption sits in every TIR buffer's ``data_alignment``.
 
-Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
-was applied, none has such a pragma.
-
 Names. Arguments of a GPU's kernels are called as tensors are in the model; names such
 as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source. CUDA C++
 has hundreds of names of its own (``exp``, ``float4``), of which none ends with ``_``.
-
-Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
-
-Constants. TVM writes seven digits of a number into OpenCL's source, which is not all of each.
 
 Source. A package holds the sources of all kernels for OpenCL, and a driver compiles each. Half of such a text
 are declarations of the model's other kernels, calls that tell where a work-item is, and lanes of constants.
@@ -40,7 +33,7 @@ from tvm.s_tir.backend.adreno.transform import TextureFlatten
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 from tvm_ffi.serialization import from_json_graph_str
 
-from adt.compiler.ir.nodes import is_call, is_subclass, tir_nodes
+from adt.compiler.ir.nodes import is_call, tir_nodes
 from adt.compiler.ir.passes import kernel_pass, module_pass
 from adt.compiler.passes.extrema import extrema_keep_nan
 from adt.compiler.passes.words import combine_words, with_words
@@ -58,8 +51,8 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
     tvm_ffi.register_global_func(REGISTERED, lambda source, _target: finished(source), override=True)
     name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
-    def prepare(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    @module_pass("adt.PrepareLowering")
+    def prepare(module: tvm.IRModule) -> tvm.IRModule:
         # PrimFuncs offer no way to replace a buffer everywhere that accepts another
         # alignment (`specialize` insists on an equal one); the graph's JSON does.
         graph = json.loads(tvm.ir.save_json(module))
@@ -91,9 +84,9 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         if textures or buffers:
             # Indices are what kernels have in common, and are shorter once buffers are of vectors.
             lowering = without_common_expressions(tvm.transform.Sequential(passes))
-            passes, vectors = [combine_words(), prepare, lowering], [*vectors, common_expressions()]
+            passes, vectors = [combine_words(), prepare(), lowering], [*vectors, common_expressions()]
         else:
-            passes = [extrema_keep_nan(), prepare, *passes, limits_keep_nan(), hyperbolic()]
+            passes = [extrema_keep_nan(), prepare(), *passes, limits_keep_nan(), hyperbolic()]
 
         def finalize() -> tvm.transform.Pass:
             return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
@@ -122,13 +115,14 @@ def identifier(name: str) -> str:
 def without_common_expressions(passes: tvm.transform.Pass) -> tvm.transform.Pass:
     """Wrap *passes* so that TVM does not look for what expressions have in common."""
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
-    def run(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    @module_pass("adt.WithoutCommonExpressions")
+    def run(module: tvm.IRModule) -> tvm.IRModule:
+        context = tvm.transform.PassContext.current()
         config = {**context.config, "tirx.disable_cse_tir": True}
         with tvm.transform.PassContext(opt_level=context.opt_level, config=config):
             return passes(module)
 
-    return run
+    return run()
 
 
 @module_pass("adt.CommonExpressions")
@@ -299,11 +293,7 @@ def hyperbolic(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 @module_pass("adt.CheckImages")
 def check_images(module: tvm.IRModule) -> tvm.IRModule:
-    """Raise RuntimeError where :func:`image_faults` finds a fault of lowered TIR.
-
-    Every kernel was tried before (:func:`adt.compiler.passes.gpu.schedules.prove`): this is the
-    last line, and what it stops is a fault of adt's.
-    """
+    """Raise RuntimeError for a fault of :func:`image_faults`: adt's own, for each kernel was tried."""
     if faults := image_faults(module):
         # Of any exception, TVM carries no more than the message through a pass.
         raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
@@ -323,27 +313,29 @@ _ACCESSES = tirx.BufferLoad | tirx.BufferStore
 
 
 def _faults_of(function: tirx.PrimFunc) -> list[str]:
-    read: set[str] = set()
-    written: set[str] = set()
-    faults: list[str] = []
-
-    def visit(node: tirx.Stmt | tirx.PrimExpr) -> None:
-        if is_subclass(type(node), _ACCESSES) and _scattered_bytes(node):
-            faults.append(f"takes bytes of {node.buffer.name} that lie apart for a vector")
-        if not is_subclass(type(node), tirx.Call):
-            return
-        operator = getattr(node.op, "name", "")
-        if operator == "tirx.texture2d_store":
-            written.add(node.args[0].name)
-            if not node.args[-1].dtype.endswith(f"x{LANES}"):
-                faults.append(f"stores {node.args[-1].dtype}, which is no texel, to {node.args[0].name}")
-        elif operator == "tirx.texture2d_load":
-            read.add(node.args[0].name)
-            if not _within_texel(node.args[-1]):
-                faults.append(f"reads the lanes {node.args[-1]} of {node.args[0].name} at once")
-
-    tirx.stmt_functor.post_order_visit(function.body, visit)
-    return faults + [f"reads and writes the image {both}" for both in sorted(read & written)]
+    accesses, calls = (tir_nodes(function.body, kind) for kind in (_ACCESSES, tirx.Call))
+    stores, loads = (
+        [call.args for call in calls if is_call(call, f"tirx.texture2d_{kind}")] for kind in ("store", "load")
+    )
+    both = {image.name for image, *_ in stores} & {image.name for image, *_ in loads}
+    return [
+        *(
+            f"takes bytes of {access.buffer.name} that lie apart for a vector"
+            for access in accesses
+            if _scattered_bytes(access)
+        ),
+        *(
+            f"stores {value.dtype}, which is no texel, to {image.name}"
+            for image, *_, value in stores
+            if not value.dtype.endswith(f"x{LANES}")
+        ),
+        *(
+            f"reads the lanes {lanes} of {image.name} at once"
+            for image, *_, lanes in loads
+            if not _within_texel(lanes)
+        ),
+        *(f"reads and writes the image {name}" for name in sorted(both)),
+    ]
 
 
 def _scattered_bytes(access: tirx.Stmt | tirx.PrimExpr) -> bool:

@@ -16,6 +16,9 @@ from tvm import relax, te, tirx
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import Rewriter, static_shape
 
+Element = Callable[..., tirx.PrimExpr]
+"""Function that gives an element of a tensor, by its place."""
+
 
 @dataclass(frozen=True)
 class Normalization:
@@ -41,21 +44,19 @@ class Row(Protocol):
     length: int
     """Elements of a row."""
 
-    def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
+    def filled(self, value: float) -> Element:
         """Return the tensor's element by place; *value* where a place is behind the row."""
 
-    def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def each(self, value: Element, name: str) -> Element:
         """Return *value* for each place, computed once if it can be kept."""
 
-    def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def masked(self, value: Element, name: str) -> Element:
         """Return what :meth:`each` does, and 0 behind the row."""
 
-    def reduced(
-        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
-    ) -> Callable[..., tirx.PrimExpr]:
+    def reduced(self, reduce: Element, value: Element, name: str) -> Element:
         """Return the sum or maximum of what *value* gives for the places of a row, by any place of it."""
 
-    def result(self, value: Callable[..., tirx.PrimExpr], name: str) -> te.Tensor:
+    def result(self, value: Element, name: str) -> te.Tensor:
         """Return the tensor of what *value* gives for each place, and for its element's indices."""
 
 
@@ -79,7 +80,7 @@ class Normalizations(Rewriter):
     def __init__(self, module: tvm.IRModule, rows: Rows) -> None:
         super().__init__(module)
         self.rows = rows
-        self.bound: dict[relax.Var, relax.Expr] = {}  # variable of the module to its value
+        self.bound: dict[relax.Var, relax.Expr] = {}  # variable of the module, no input, to its value
         self.normal: dict[relax.Var, Normalization] = {}
         """Variable of the module that is a normalization; what only leads to it is left out later."""
 
@@ -107,7 +108,7 @@ class Normalizations(Rewriter):
             super().bind(binding)
 
     def _row_kernel(
-        self, expression: Callable[..., tirx.PrimExpr], operands: Sequence[relax.Expr], axes: int, name: str
+        self, expression: Element, operands: Sequence[relax.Expr], axes: int, name: str
     ) -> relax.Var:
         """Emit the kernel of the *expression* of the operands, whose last *axes* axes are one."""
         shape = static_shape(operands[0]) or ()
@@ -158,10 +159,6 @@ class Normalizations(Rewriter):
             return self._extended(args, "shift")
         return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
 
-    def _value(self, variable: relax.Expr) -> Any:
-        """Return what *variable* is bound to; None where it is no variable, or an input."""
-        return self.bound.get(variable)
-
     def _extended(self, operands: Sequence[relax.Expr], name: str) -> Normalization | None:
         """Return the normalization among *operands* with the other one as its ``scale`` or ``shift``."""
         for normal, extra in (operands, reversed(operands)):
@@ -175,7 +172,7 @@ class Normalizations(Rewriter):
     def _by_inverse(self, first: relax.Expr, second: relax.Expr) -> Normalization | None:
         """Match a product by 1 / √(…)."""
         for value, inverse in ((first, second), (second, first)):
-            call = self._value(inverse)
+            call = self.bound.get(inverse)
             name = operator_name(call)
             if name == "relax.rsqrt":
                 return self._by_root(value, call.args[0])
@@ -184,16 +181,16 @@ class Normalizations(Rewriter):
         return None
 
     def _by_deviation(self, value: relax.Expr, deviation: relax.Expr) -> Normalization | None:
-        call = self._value(deviation)
+        call = self.bound.get(deviation)
         return self._by_root(value, call.args[0]) if operator_name(call) == "relax.sqrt" else None
 
     def _by_root(self, value: relax.Expr, radicand: relax.Expr) -> Normalization | None:
         """Match ``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
-        total = self._value(radicand)
+        total = self.bound.get(radicand)
         if operator_name(total) != "relax.add":
             return None
         for mean, number in (total.args, reversed(total.args)):
-            epsilon, square = _number(number), self._value(mean)
+            epsilon, square = _number(number), self.bound.get(mean)
             if epsilon is None or operator_name(square) not in ("relax.mean", "relax.variance"):
                 continue
             axes = [int(axis) for axis in square.attrs.axis or ()]
@@ -211,16 +208,16 @@ class Normalizations(Rewriter):
 
     def _centred(self, value: relax.Expr, axes: Sequence[int]) -> relax.Expr | None:
         """Return the tensor from which *value* subtracts its mean over *axes*; None: it does not."""
-        call = self._value(value)
+        call = self.bound.get(value)
         if operator_name(call) != "relax.subtract":
             return None
-        source, mean = call.args[0], self._value(call.args[1])
+        source, mean = call.args[0], self.bound.get(call.args[1])
         if operator_name(mean) != "relax.mean" or not mean.args[0].same_as(source) or not mean.attrs.keepdims:
             return None
         return source if [int(axis) for axis in mean.attrs.axis or ()] == list(axes) else None
 
     def _is_square(self, square: relax.Expr, value: relax.Expr) -> bool:
-        call = self._value(square)
+        call = self.bound.get(square)
         name = operator_name(call)
         if name == "relax.power":
             return bool(call.args[0].same_as(value)) and _number(call.args[1]) == 2

@@ -70,10 +70,7 @@ def prepare_module(
     *,
     plain: bool = False,
 ) -> PreparedModule:
-    """Prepare the imported Relax *module* for *target*, whose device aligns tensors to *alignment* bytes.
-
-    With *plain*, a CPU computes plain loops on the model's own tensors.
-    """
+    """Prepare the imported *module* for *target*; with *plain*, a CPU computes plain loops on its tensors."""
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = Rewriter(fold_shape_values(module)).run() if is_flat(module) else module
@@ -90,7 +87,7 @@ def prepare_module(
         )
         lower, kernels = kernel_pipeline(schedules, vectors), kernels_of(fused)
         return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels, integers)
-    if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):
+    if target.gpu is None or chooser.setting == "never" or not (target.textures or is_flat(module)):
         kernels = {}
         passes = relax_pipeline(target.device, kernels, schedules, vectors, target.gpu or ANY_ADRENO)
         lower = tir_pipeline(alignment, buffers=target.gpu is not None)
@@ -162,19 +159,14 @@ def relax_pipeline(
 
 
 def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.transform.Pass:
-    """Return the rest of a CPU's pipeline, for a fused module whose reshapes are views.
-
-    Kernels get one of *schedules*, or one for *vectors* unless that is None; the rest is lowered for the VM.
-    """
+    """Return the rest of a CPU's pipeline: kernels get one of *schedules*, or one for *vectors*, if given."""
     rules = [] if vectors is None else [schedule_kernels(vectors)]
     passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
     return tvm.transform.Sequential(passes)
 
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:
-    """Return the rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
-    views: kernels that have no schedule get one, of *schedules* or by the rules for *gpu*, and what is left
-    of Relax is lowered for the VM."""
+    """Return the rest of a GPU's pipeline: kernels get one of *schedules*, or one by the rules for *gpu*."""
     target = tvm.target.Target.current(allow_none=True)
     return tvm.transform.Sequential(
         [

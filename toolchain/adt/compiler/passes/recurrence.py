@@ -50,10 +50,7 @@ class Recurrence:
         return self.kind == "GRU" and not self.reset_after
 
     def filled(self, gates: NDArray[np.generic], width: int) -> NDArray[np.generic]:
-        """Fill *gates* ``[directions, gates·H, …]`` with zeros behind each: ``[directions, gates·width, …]``.
-
-        The states of units beyond H stay zeros.
-        """
+        """Fill *gates* ``[directions, gates·H, …]`` with zeros: ``[directions, gates·width, …]``."""
         rest = gates.shape[2:]
         each = gates.reshape(self.directions, self.gates, self.hidden, *rest)
         spare = [(0, width - self.hidden) if axis == 2 else (0, 0) for axis in range(each.ndim)]
@@ -78,16 +75,12 @@ class RecurrentSteps(Protocol):
     def compute(
         self, layer: Recurrence, rows: te.Tensor, weights: te.Tensor, bias: te.Tensor, *states: te.Tensor
     ) -> list[Any]:
-        """Compute the function as a tensor expression.
-
-        Returns the states of all steps ``[steps, directions, batch, state_width]``, the last ones as
-        *states*, and perhaps room that was used.
+        """Compute the states of all steps ``[steps, directions, batch, state_width]``, the last *states*, and
+        perhaps room that was used.
 
         Args:
-            rows: ``[steps, batch, directions·gates·width]``, the product of the inputs and what is added to
-                it.
+            rows: ``[steps, batch, directions·gates·width]``, the inputs' product and what is added to it.
             weights: see :meth:`packed`.
-            bias: ``[directions, gates·width]``, what is added to the product of the state before a GRU
-                resets it; else of no account.
+            bias: ``[directions, gates·width]``, what a GRU that resets after the product adds to it.
             states: h before the first step ``[directions, batch, state_width]``, and c of an LSTM.
         """

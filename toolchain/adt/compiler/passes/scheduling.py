@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tvm.s_tir.schedule import _type_checker
 
@@ -37,31 +37,16 @@ def refusals() -> Iterator[None]:
         raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
-class Decisions(Protocol):
-    """Decisions about what a schedule leaves open."""
+class Decisions:
+    """Decisions for the ways at certain *places*, or the first, which is taken without a search."""
 
-    def choose(self, what: str, ways: Sequence[Way]) -> Way:
-        """Choose one of *ways* to do *what*; the first is what is done without a search."""
-
-
-class Untuned:
-    """Decisions that take the first of all ways."""
-
-    def choose(self, _what: str, ways: Sequence[Way]) -> Way:
-        """Take the first."""
-        return ways[0]
-
-
-class Chosen:
-    """Decisions for the ways at certain places, or the first; they keep which ways there were."""
-
-    def __init__(self, places: Mapping[str, int]) -> None:
-        self._places = places
+    def __init__(self, places: Mapping[str, int] | None = None) -> None:
+        self._places = places or {}
         self.ways: dict[str, Sequence[object]] = {}
         """The ways there are to do each thing."""
 
     def choose(self, what: str, ways: Sequence[Way]) -> Way:
-        """Return the way at the recorded place; ValueError if there are fewer ways."""
+        """Choose one of *ways* to do *what*; ValueError if there are fewer than its place."""
         self.ways[what] = ways
         place = self._places.get(what, 0)
         if place >= len(ways):

@@ -79,42 +79,32 @@ def _scan(data: te.Tensor, operation: str, dtype: str, exclusive: bool) -> te.Te
     size = length if length < LEAST_CUT else math.isqrt(length - 1) + 1
     chunks = -(-length // size)
 
-    def before(position: tirx.PrimExpr, limit: tirx.PrimExpr) -> tirx.PrimExpr:
-        return position < limit if exclusive else position <= limit
-
-    def element(
-        row: tirx.PrimExpr,
-        chunk: tirx.PrimExpr,
-        position: tirx.PrimExpr,
-        column: tirx.PrimExpr,
-        *conditions: tirx.PrimExpr,
+    def chunk_total(
+        row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr, *limits: tirx.PrimExpr
     ) -> tirx.PrimExpr:
-        at = chunk * size + position
-        taken = tirx.all(at < length, *conditions)
-        return tirx.if_then_else(taken, data[row, at, column].astype(dtype), neutral)
-
-    def scan(
-        row: tirx.PrimExpr, chunk: tirx.PrimExpr, position: tirx.PrimExpr, column: tirx.PrimExpr
-    ) -> tirx.PrimExpr:
+        """Reduce a chunk, up to a position in it if that limits it."""
         k = te.reduce_axis((0, size), "k")
-        return reduce(element(row, chunk, k, column, before(k, position)), k)
+        at = chunk * size + k
+        conditions = [k < limit if exclusive else k <= limit for limit in limits]
+        taken = tirx.all(at < length, *conditions)
+        return reduce(tirx.if_then_else(taken, data[row, at, column].astype(dtype), neutral), k)
 
-    within = te.compute((outer, chunks, size, inner), scan, name="within")
+    within = te.compute(
+        (outer, chunks, size, inner),
+        lambda row, chunk, position, column: chunk_total(row, chunk, column, position),
+        name="within",
+    )
+    offsets = None
     if chunks > 1:
-
-        def total(row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
-            k = te.reduce_axis((0, size), "k")
-            return reduce(element(row, chunk, k, column), k)
-
-        totals = te.compute((outer, chunks, inner), total, name="totals")
+        totals = te.compute(
+            (outer, chunks, inner), lambda row, chunk, column: chunk_total(row, chunk, column), name="totals"
+        )
 
         def sum_before(row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
             k = te.reduce_axis((0, chunks), "k")
             return reduce(tirx.if_then_else(k < chunk, totals[row, k, column], neutral), k)
 
         offsets = te.compute((outer, chunks, inner), sum_before, name="offsets")
-    else:
-        offsets = None
 
     def result(row: tirx.PrimExpr, position: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
         chunk = position // size

@@ -35,7 +35,7 @@ from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.precision.half import HALF
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import trace_text
-from adt.compiler.passes.scheduling import Chosen, Decisions, NoSchedule, Untuned
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 from adt.compiler.targets.gpu import gpu_of
 from adt.errors import last_line
 from adt.package.reports import SCOPE
@@ -58,7 +58,7 @@ class RuleSpace:
 
     def point(self, places: Mapping[str, int]) -> Point | None:
         """Return the schedule with these *places*, and others' first decisions; None: there is none."""
-        chosen = Chosen(places)
+        chosen = Decisions(places)
         try:
             schedule, kernel = self._schedule(chosen)
         except NoSchedule:
@@ -91,7 +91,7 @@ def rule_space(function: Any, target: Any) -> RuleSpace | None:
     for form in (form for rule in gpu.TILED for form in rule.forms):
         schedule = partial(gpu.schedule_of, function, target, row, rules=(form,))
         try:
-            schedule(Untuned())
+            schedule(Decisions())
         except NoSchedule as reason:
             reasons += [reason] if form.takes(function) else []
         else:

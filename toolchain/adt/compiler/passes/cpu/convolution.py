@@ -175,8 +175,7 @@ def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
 
 
 def _is_one_row(schedule: s_tir.Schedule, sums: SBlockRV, stage: SBlockRV, store: SBlockRV) -> bool:
-    """Return True if all positions can be one row: each is computed from what lies at its own, without a
-    window."""
+    """Return True if each position is computed from what lies at its own: then all can be one row."""
     block = schedule.get(store)
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
     taps = taps[: len(taps) - _of_terms(schedule, sums)]
@@ -194,8 +193,7 @@ def _is_one_row(schedule: s_tir.Schedule, sums: SBlockRV, stage: SBlockRV, store
 
 
 def _divides(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> bool:
-    """Return True if one row leaves work for several threads: one that tiles do not divide is a single
-    task."""
+    """Return True if one row, a single task where tiles do not divide it, leaves work for several threads."""
     images, depth, *extents, _ = map(int, schedule.get(sums).writes[0].buffer.shape)
     positions = math.prod(extents)
     tile = best_tile(positions, 1, depth, vectors)
@@ -203,10 +201,7 @@ def _divides(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> bool
 
 
 def _make_one_row(schedule: s_tir.Schedule, sums: SBlockRV, store: SBlockRV, stage: SBlockRV | None) -> None:
-    """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7.
-
-    *stage*, which reads the input, gets that axis, too.
-    """
+    """Make one axis of all spatial ones, also of *stage*: tiles divide 49 positions better than 7."""
     extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
 
     of_terms = _of_terms(schedule, sums)
@@ -252,10 +247,7 @@ def _accumulate(
     decisions: Decisions,
     each: int = 0,
 ) -> None:
-    """Arrange the loops of *sums* in *depth* others: channels in blocks, taps, four channels, the tile.
-
-    *each* is the number of channels that are read together; 0 leaves it open.
-    """
+    """Arrange the loops of *sums* in *depth* others: blocks, taps, *each* channels (0: any), the tile."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
     channels = extent_of(schedule, channel)
@@ -278,8 +270,7 @@ def _accumulate(
 
 
 def _of_terms(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
-    """Return True if *sums* are of integers, several of which one instruction multiplies: the weights have
-    an axis more."""
+    """Return True if the weights of *sums* have an axis of terms: one instruction multiplies several."""
     return len(schedule.get(sums).reads[1].buffer.shape) > WEIGHT_AXES
 
 
@@ -325,10 +316,9 @@ def _is_of_pixels(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
 def _read_terms_by_vectors(
     schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, stage: SBlockRV | None
 ) -> None:
-    """Read adjacent values, positions of a tile's row or blocks of channels, as vectors, of whose elements
-    instructions take one: to load each for all lanes takes a unit that multiplies.
+    """Read adjacent values, or compute them by *stage*, as vectors, of whose elements instructions take one.
 
-    *stage* computes them in that place, if they are not read from memory.
+    To load each value for all lanes takes a unit that multiplies.
     """
     _, *_windows, again, _once = reduce_loops(schedule, sums)[: -1 - len(dot.in_steps)]
     first = 1 if _is_of_pixels(schedule, sums) else -2
@@ -342,8 +332,7 @@ def _read_terms_by_vectors(
 
 
 def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> Any:
-    """Have what an instruction takes of several positions, and what it gives for them, lie together; what
-    brings the positions' channels there, inside of the loop *again*."""
+    """Have what an instruction takes and gives for several positions lie together; return the reader."""
     block = schedule.get(sums)
     shape = block.writes[0].buffer.shape
     spatial, axis = len(shape), 0 if _is_of_pixels(schedule, sums) else len(shape) - 2
@@ -374,10 +363,9 @@ def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> 
 def _read_by_vectors(
     schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors, stage: SBlockRV | None
 ) -> None:
-    """Read the channels of each position of the tile into a vector first, where they are adjacent: each is
-    multiplied from there. One at a time LLVM loads pairs of them ahead, and spills.
+    """Read a position's adjacent channels into a vector first; *stage*, if it is given, computes them there.
 
-    *stage* computes them in that place, if they are not read from memory.
+    One at a time LLVM loads pairs of them ahead, and spills.
     """
     _, *windows, outside, channels = reduce_loops(schedule, sums)
     block = schedule.get(sums)

@@ -57,13 +57,12 @@ def elements(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) 
         last = _in_vectors(schedule, last, vectors)
     elif len(axes) - 1 in choices:
         partition(schedule, last)
-    if not outer:
-        if count >= WORTH_A_THREAD:
-            most = max(1, extent_of(schedule, last) * WORTH_A_THREAD // 4 // count)
-            tasks, _ = schedule.split(last, [None, most])
-            schedule.parallel(tasks)
-        return "element by element"
-    _in_tasks(schedule, outer, choices, spread=count >= WORTH_A_THREAD)
+    if outer:
+        _in_tasks(schedule, outer, choices, spread=count >= WORTH_A_THREAD)
+    elif count >= WORTH_A_THREAD:
+        most = max(1, extent_of(schedule, last) * WORTH_A_THREAD // 4 // count)
+        tasks, _ = schedule.split(last, [None, most])
+        schedule.parallel(tasks)
     return "element by element"
 
 
@@ -113,9 +112,7 @@ def _choices(block: tirx.SBlock) -> set[int]:
 
 
 def _split_choices(schedule: s_tir.Schedule, store: SBlockRV) -> None:
-    """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
-    own then. What TVM makes of their indices is wrong otherwise, as in windows that were rolled.
-    """
+    """Make two axes of each that conditions divide: TVM makes wrong indices of one for rows and columns."""
     block = schedule.get(store)
     extents = {iterator.var: int(iterator.dom.extent) for iterator in block.iter_vars}
     sizes: dict[Any, int] = {}

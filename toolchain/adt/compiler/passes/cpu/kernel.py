@@ -40,10 +40,7 @@ class Kernel:
         )
 
     def store_apart(self, keep: Sequence[str]) -> tuple[SBlockRV, list[SBlockRV]]:
-        """Inline all blocks but those to *keep* and the output; the one that stores, and the reductions.
-
-        What stores is apart from what sums, so that sums stay in registers.
-        """
+        """Inline all blocks but *keep* and the output; return what stores, apart from sums, and those."""
         schedule = self.schedule
         for name in self.names:
             if name not in keep and name != self.output:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import tvm
 from tvm import relax
@@ -20,30 +19,26 @@ from adt.compiler.passes.layout.channels import channels_first
 from adt.compiler.passes.layout.live_taps import without_dead_taps
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.layout.signature import Signature
-from adt.compiler.passes.layout.walk import Choice, Moves
+from adt.compiler.passes.layout.walk import Choice, Chooser, Moves
 from adt.compiler.passes.normalizations import Normalizations, Rows
 from adt.compiler.passes.precision.half import SINGLE
 from adt.package.reports import Convolution
 
 
-@dataclass(frozen=True)
-class FloatBlocks:
-    """Chooser that blocks convolutions and products of float32, of integers, and of half precision where
-    *vectors* compute it."""
+def _chooser(vectors: Vectors) -> Chooser:
+    """Return the chooser of all that is float32, integers, or half precision where *vectors* compute it."""
 
-    vectors: Vectors
-
-    def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
-        """Decide whether *computes* is blocked."""
-        blocked = computes.dtype in (SINGLE, self.vectors.dtype, *BYTES)
+    def choose(computes: Signature, _channels: int, _moves: Moves) -> Choice:
+        blocked = computes.dtype in (SINGLE, vectors.dtype, *BYTES)
         return Choice(
             blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
         )
 
+    return choose
+
 
 def can_block(module: tvm.IRModule) -> bool:
-    """Return True if the layout walk takes the model: one straight line of tensors whose extents are
-    known."""
+    """Return True if the layout walk takes the model: one straight line of tensors of known extents."""
     return is_flat(module) and all(static_shape(param) is not None for param in module["main"].params)
 
 
@@ -72,6 +67,6 @@ def with_blocks(
         blocking = Blocking(
             lanes, least=max(1, lanes // 4), rounds=False, widens=True, types=types, terms=terms
         )
-        blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
+        blocked, _ = block_channels(first, _chooser(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights, report

@@ -94,10 +94,7 @@ def _lanes(columns: int, vectors: Vectors) -> int:
 
 
 def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, each: int = 0) -> Any:
-    """Make the tensor expression of a product whose right operand is packed into panels of *lanes*.
-
-    *each* is the number of integer products that a lane sums at once; 0: they are floats.
-    """
+    """Express a product by panels of *lanes* of the right operand, *each* integers a lane (0: floats)."""
     (*_, rows, terms), (*batch_b, _, columns) = shapes
     batch, (of_a, of_b) = broadcast(shapes)
     reduced = [te.reduce_axis((0, terms // (each or 1)), "k")]

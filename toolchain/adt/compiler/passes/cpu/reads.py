@@ -27,9 +27,7 @@ class Unknown(Exception):
 
 
 def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
-    """Return True if the TIR *scheduled*, of one block, reads other elements than *function*, which
-    reduces nothing, does for the same element of the result. False where that depends on what tensors
-    hold."""
+    """Return True if *scheduled*, of one block, is known to read other elements than *function* does."""
     (realize,) = (
         node
         for node in tir_nodes(scheduled.body, tirx.SBlockRealize)
@@ -61,10 +59,7 @@ def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
 
 
 class _Reader:
-    """Evaluator of a function's integers, and of all else only of what is read for it.
-
-    An expression becomes a Python function once: TVM's nodes take far longer to look at than numbers.
-    """
+    """Evaluator of integers, and of what is read for all else; nodes become functions once, for speed."""
 
     def __init__(self, function: tirx.PrimFunc) -> None:
         self.parameters = {

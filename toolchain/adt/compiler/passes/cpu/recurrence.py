@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,29 +63,15 @@ class CpuSteps:
     ) -> list[te.Tensor]:
         """Compute the layer with room for the sums of a step."""
         width = self.width(layer)
-        sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
-        gates = (layer.batch, layer.gates * width)
         every = (layer.steps, layer.directions, layer.batch, width)
-        shapes = [every, *(state.shape for state in states), gates]
+        shapes = [every, *(state.shape for state in states), (layer.batch, layer.gates * width)]
         return te.extern(  # type: ignore[no-any-return]
             shapes,
             [rows, weights, bias, *states],
-            lambda inputs, outputs: _steps(sizes, inputs, outputs),
+            lambda inputs, outputs: _steps(layer, width, inputs, outputs),
             name=STEPS,
             dtype=["float32"] * len(shapes),
         )
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """Sizes of the tiles of a layer."""
-
-    layer: Recurrence
-    width: int
-    panel: int
-    """Columns of a panel of weights."""
-    rows: int
-    """Sequences that are multiplied with a panel at once."""
 
 
 def _rows(layer: Recurrence) -> int:
@@ -104,23 +89,24 @@ def is_recurrence(function: tirx.PrimFunc) -> bool:
     return str(function.body.block.name_hint).startswith(STEPS)
 
 
-def _steps(sizes: _Sizes, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer]) -> tirx.Stmt:
+def _steps(layer: Recurrence, width: int, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer]) -> tirx.Stmt:
     rows, weights, bias, *first = inputs
     result, *states, gates = outputs
-    layer = sizes.layer
+    directions = [
+        _Direction(layer, width, d, rows, weights, bias, states, gates) for d in range(layer.directions)
+    ]
     statements = []
     for state, before in zip(states, first, strict=True):
-        for d in range(layer.directions):
+        for direction in directions:
             with IRBuilder() as builder:
-                _each(sizes, partial(_copy, state, before, d))
+                direction.copy(state, before)
                 statements.append(builder.get())
-    for d, backwards in enumerate(layer.backwards):
-        direction = _Direction(sizes, d, rows, weights, bias, states, gates)
+    for direction, backwards in zip(directions, layer.backwards, strict=True):
         with IRBuilder() as builder:
             with T.serial(layer.steps) as step:
                 at = layer.steps - 1 - step if backwards else step
                 {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[layer.kind](direction, at)
-                _each(sizes, partial(_copy, result, states[0], at, d))
+                direction.copy(result, states[0], at)
             statements.append(builder.get())
     return tirx.SeqStmt(statements)
 
@@ -129,7 +115,8 @@ def _steps(sizes: _Sizes, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer])
 class _Direction:
     """One direction of a layer: its number, and the buffers of all of them."""
 
-    sizes: _Sizes
+    layer: Recurrence
+    width: int
     number: int
     rows: tirx.Buffer
     weights: tirx.Buffer
@@ -140,17 +127,31 @@ class _Direction:
 
     def row(self, at: tirx.PrimExpr, b: tirx.PrimExpr, n: tirx.PrimExpr) -> tirx.PrimExpr:
         """Return column *n* of the inputs' product at the step *at*."""
-        return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
+        return self.rows[at, b, self.number * self.layer.gates * self.width + n]
 
     def sums(self, b: tirx.PrimExpr, j: tirx.PrimExpr) -> list[tirx.PrimExpr]:
         """Return the sums of the gates of unit *j*."""
-        return [self.gates[b, number * self.sizes.width + j] for number in range(self.sizes.layer.gates)]
+        return [self.gates[b, gate * self.width + j] for gate in range(self.layer.gates)]
+
+    def each(self, body: Callable[[tirx.PrimExpr, tirx.PrimExpr], None]) -> None:
+        """Emit *body* for each of the batch and each of its states, by vectors."""
+        with (
+            T.serial(self.layer.batch) as b,
+            T.serial(self.width // LANES) as part,
+            T.vectorized(LANES) as lane,
+        ):
+            body(b, part * LANES + lane)
+
+    def copy(self, target: tirx.Buffer, source: tirx.Buffer, *step: tirx.PrimExpr) -> None:
+        """Copy a state to *target*, at a *step* of it where it has all."""
+        d = self.number
+        self.each(lambda b, j: T.buffer_store(target, source[d, b, j], [*step, d, b, j]))
 
 
 def _rnn_step(direction: _Direction, at: tirx.PrimExpr) -> None:
     (h,), d = direction.states, direction.number
     _products(direction, range(1), lambda b, n: direction.row(at, b, n))
-    _each(direction.sizes, lambda b, j: _set(h, d, b, j, rnn_gate(*direction.sums(b, j))))
+    direction.each(lambda b, j: T.buffer_store(h, rnn_gate(*direction.sums(b, j)), [d, b, j]))
 
 
 def _lstm_step(direction: _Direction, at: tirx.PrimExpr) -> None:
@@ -159,36 +160,36 @@ def _lstm_step(direction: _Direction, at: tirx.PrimExpr) -> None:
 
     def gate(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
         cell, output = lstm_gates(direction.sums(b, j), c[d, b, j])
-        _set(c, d, b, j, cell)
-        _set(h, d, b, j, output * tirx.tanh(c[d, b, j]))
+        T.buffer_store(c, cell, [d, b, j])
+        T.buffer_store(h, output * tirx.tanh(c[d, b, j]), [d, b, j])
 
-    _each(direction.sizes, gate)
+    direction.each(gate)
 
 
 def _gru_step(direction: _Direction, at: tirx.PrimExpr) -> None:
-    (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.sizes.width
-    layer = direction.sizes.layer
-    if layer.reset_after:
+    (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.width
+    reset_after = direction.layer.reset_after
+    if reset_after:
         _products(direction, range(3), lambda b, n: direction.bias[d, n])
     else:  # the reset state takes the place of the reset gate
         _products(direction, range(2), lambda b, n: direction.row(at, b, n))
 
         def reset_state(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
-            _set(gates, b, size + j, tirx.sigmoid(gates[b, size + j]) * h[d, b, j])
+            T.buffer_store(gates, tirx.sigmoid(gates[b, size + j]) * h[d, b, j], [b, size + j])
 
-        _each(direction.sizes, reset_state)
+        direction.each(reset_state)
         _products(
             direction, range(2, 3), lambda b, n: direction.row(at, b, n), lambda b, k: gates[b, size + k]
         )
 
     def gate(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
         update, reset, product = direction.sums(b, j)
-        if layer.reset_after:
+        if reset_after:
             of_update, of_reset, of_new = (direction.row(at, b, number * size + j) for number in range(3))
             update, product = of_update + update, of_new + tirx.sigmoid(of_reset + reset) * product
-        _set(h, d, b, j, gru_gates(update, product, h[d, b, j]))
+        T.buffer_store(h, gru_gates(update, product, h[d, b, j]), [d, b, j])
 
-    _each(direction.sizes, gate)
+    direction.each(gate)
 
 
 def _products(
@@ -197,14 +198,13 @@ def _products(
     begin: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr],
     state: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr] | None = None,
 ) -> None:
-    """Compute the sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch
-    and unit (h, unless it is given) times the weights."""
-    sizes, d, gates = direction.sizes, direction.number, direction.gates
-    layer, width, size = sizes.layer, sizes.panel, sizes.rows
+    """Sum the gates *numbers*: *begin* of batch and column, and *state* (h) of batch and unit by weights."""
+    layer, d, gates = direction.layer, direction.number, direction.gates
+    width, size = _panel(layer, direction.width), _rows(layer)
     whole = layer.batch // size
     state = state or (lambda b, k: direction.states[0][d, b, k])
-    panels = [number * sizes.width // width for number in (numbers.start, numbers.stop)]
-    work = layer.batch * len(numbers) * sizes.width * layer.hidden
+    panels = [number * direction.width // width for number in (numbers.start, numbers.stop)]
+    work = layer.batch * len(numbers) * direction.width * layer.hidden
 
     @contextmanager
     def sums_of(count: int) -> Iterator[tuple[tirx.PrimExpr, tirx.PrimExpr]]:
@@ -229,24 +229,3 @@ def _products(
             tile(panel, part * size, size)
         if rest := layer.batch % size:
             tile(panel, whole * size, rest)
-
-
-def _each(sizes: _Sizes, body: Callable[[tirx.PrimExpr, tirx.PrimExpr], None]) -> None:
-    """Emit *body* for each of the batch and each of its states, by vectors."""
-    with (
-        T.serial(sizes.layer.batch) as b,
-        T.serial(sizes.width // LANES) as part,
-        T.vectorized(LANES) as lane,
-    ):
-        body(b, part * LANES + lane)
-
-
-def _copy(target: tirx.Buffer, source: tirx.Buffer, *place: tirx.PrimExpr) -> None:
-    """Copy a state to a *place* whose last indices are its own: direction, sequence and unit."""
-    _set(target, *place, source[place[-3:]])
-
-
-def _set(buffer: tirx.Buffer, *place: tirx.PrimExpr) -> None:
-    """Store the last of *place* at the others."""
-    *indices, value = place
-    T.buffer_store(buffer, value, indices)

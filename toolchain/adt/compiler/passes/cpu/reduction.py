@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import ir, s_tir, te, tirx
@@ -26,6 +26,7 @@ from adt.compiler.passes.cpu.kernel import (
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, variables_of
+from adt.compiler.passes.normalizations import Element
 from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
 
 ROW = "whole_row"
@@ -167,8 +168,7 @@ def _loops_to(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[Loo
 
 
 def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
-    """Return the output axis of which several places can share the vectors that are read: what is read along
-    the last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
+    """Return the output axis whose places can share vectors: all read the same along the last axis."""
     block = schedule.get(sums)
     axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
     if len(axes) < 2:
@@ -183,9 +183,7 @@ def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
 
 
 def rows(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
-    """Schedule several reductions of each row, as softmax and normalizations have: a row at a time, or
-    over other axes than the last ones, a vector of rows.
-    """
+    """Schedule several reductions of each row: a row at a time, or over other axes a vector of rows."""
     if not Kernel(schedule).sums:
         raise NoSchedule("it has no reductions")
     _inline_before_store(schedule)
@@ -331,8 +329,7 @@ def _resized(
     places: Mapping[Any, Any],
     value: tirx.PrimExpr,
 ) -> Any:
-    """Return *function* whose *block* has axes of other *sizes*, reads at other *places*, and stores
-    *value*."""
+    """Return *function* whose *block* has axes of other *sizes*, reads at *places*, and stores *value*."""
     realizations = tir_nodes(function.body, tirx.SBlockRealize)
     (bound,) = (node.iter_values for node in realizations if node.block.same_as(block))
     loops = dict(zip(bound, (sizes.get(axis.var) for axis in block.iter_vars), strict=True))
@@ -357,8 +354,8 @@ def _resized(
         axes = [axis_of(axis) for axis in block.iter_vars]
         return tirx.SBlock(axes, [*map(read, block.reads)], block.writes, block.name_hint, store, block.init)
 
-    body = tirx.stmt_functor.ir_transform(function.body, None, resized, ["tirx.For", "tirx.SBlock"])
-    return tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+    kinds = ["tirx.For", "tirx.SBlock"]
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, resized, kinds))
 
 
 class VectorRow:
@@ -375,35 +372,31 @@ class VectorRow:
         size = lanes if self.length > lanes else 4
         self.padded = ceil_blocks(self.length, size) * size
 
-    def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
+    def filled(self, value: float) -> Element:
         """Pad each row with *value* up to whole vectors."""
         if self.padded == self.length:
             return lambda *at: self.x(*at)
         rest = tirx.const(value, "float32")
         return self.each(lambda *at: tirx.if_then_else(at[-1] < self.length, self.x(*at), rest), ROW)
 
-    def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def each(self, value: Element, name: str) -> Element:
         """Compute a tensor of whole vectors."""
         tensor = te.compute((*self.outer, self.padded), value, name=name)
         return lambda *at: tensor(*at)
 
-    def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def masked(self, value: Element, name: str) -> Element:
         """Compute a tensor of whole vectors where a row is none; else return *value*, soon computed again."""
         if self.padded == self.length:
             return value
         rest = tirx.const(0, "float32")
         return self.each(lambda *at: tirx.Select(at[-1] < self.length, value(*at), rest), f"{ROW}_{name}")
 
-    def reduced(
-        self, reduce: Any, value: Callable[..., tirx.PrimExpr], name: str
-    ) -> Callable[..., tirx.PrimExpr]:
+    def reduced(self, reduce: Any, value: Element, name: str) -> Element:
         """Reduce to a tensor of one element for each row."""
         k = te.reduce_axis((0, self.padded), "k")
         tensor = te.compute(tuple(self.outer), lambda *at: reduce(value(*at, k), axis=k), name=name)
         return lambda *at: tensor(*at[:-1])
 
-    def result(
-        self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
-    ) -> te.Tensor:
+    def result(self, value: Element, name: str) -> te.Tensor:
         """Compute the tensor, without what is behind a row."""
         return te.compute(self.x.shape, lambda *at: value(at, at), name=name)

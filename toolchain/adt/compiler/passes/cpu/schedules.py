@@ -29,7 +29,7 @@ from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
 from adt.compiler.passes.layout.signature import variables_of
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, refusals
 from adt.errors import TRACE
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
@@ -59,9 +59,9 @@ def schedule_kernels(vectors: Vectors) -> tvm.transform.Pass:
 def scheduled(function: tirx.PrimFunc, vectors: Vectors, name: str = "") -> tirx.PrimFunc:
     """Schedule the TIR *function* by the first rule that takes it; return it as it is if none does."""
     if is_recurrence(function):
-        return _finished(function, function.body, "all steps of a recurrent layer")
+        return _finished(function, "all steps of a recurrent layer")
     try:
-        return schedule_of(function, vectors, Untuned(), name=name)[1]
+        return schedule_of(function, vectors, Decisions(), name=name)[1]
     except NoSchedule:
         return function
 
@@ -75,10 +75,7 @@ def schedule_of(
 ) -> tuple[s_tir.Schedule, tirx.PrimFunc]:
     """Schedule the TIR *function* by the first of *rules* that takes it with these *decisions*.
 
-    Returns TVM's Schedule, in which an annotation says how, and the finished kernel.
-
-    Raises:
-        NoSchedule: none does.
+    Returns TVM's Schedule, in which an annotation says how, and the finished kernel; NoSchedule if none does.
     """
     for rule, start in _attempts(narrow_indices(function), vectors, rules):
         schedule = s_tir.Schedule(start)
@@ -116,16 +113,14 @@ def finished(schedule: s_tir.Schedule) -> tirx.PrimFunc:
         if name in annotations:
             schedule.unannotate(root, name)
     function = schedule.mod["main"]
-    body = function.body
     if CPU_FINISH in annotations:
-        body = FINISHES[str(annotations[CPU_FINISH])](body)
-    return _finished(function, body, words)
+        function = function.with_body(FINISHES[str(annotations[CPU_FINISH])](function.body))
+    return _finished(function, words)
 
 
-def _finished(function: tirx.PrimFunc, body: tirx.SBlockRealize, words: str) -> tirx.PrimFunc:
-    """Return *function* with the *body* that was scheduled as *words* say."""
-    body = vectorized_math(body)
-    result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+def _finished(function: tirx.PrimFunc, words: str) -> tirx.PrimFunc:
+    """Return *function*, which was scheduled as *words* say, with its functions of numbers written out."""
+    result = function.with_body(vectorized_math(function.body))
     return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
 
 

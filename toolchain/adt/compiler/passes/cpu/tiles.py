@@ -118,8 +118,7 @@ def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
 
 
 def _step(pixels: int, deep: int, vectors: Vectors) -> float:
-    """Return the time of a step of *pixels* positions and *deep* blocks of output channels, in
-    multiply-adds."""
+    """Return the time of a step of *pixels* positions and *deep* blocks of channels, in multiply-adds."""
     sums = pixels * deep
     if vectors.registers <= FEW and not vectors.by_element:
         return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * (pixels + deep)

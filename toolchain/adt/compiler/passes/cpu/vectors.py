@@ -52,10 +52,7 @@ class Vectors:
 
 
 def vectors_of(target: tvm.target.Target, *, half: bool = False) -> Vectors:
-    """Describe the vector registers that code for TVM's llvm *target* may use.
-
-    With *half*, code computes in half precision where the target does.
-    """
+    """Describe the registers that code for TVM's llvm *target* may use, in *half* precision if it can."""
     arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
     features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if arch.startswith(("aarch64", "arm64")):

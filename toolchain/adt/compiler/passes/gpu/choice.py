@@ -32,15 +32,13 @@ took 1.8 times as long as its twin, and those of 43 to 57 took 0.9 to 1.4 times 
 class TextureChooser:
     """Chooser by a model of what a kernel reads, unless it is told the answer."""
 
-    always: bool = False
-    """Textures wherever they can be."""
-    never: bool = False
-    """The model is not walked at all: its tensors stay plain, in buffers."""
+    setting: str = "auto"
+    """``always``: textures wherever they can be; ``never``: the model is not walked at all."""
     gpu: Gpu = ANY_ADRENO
 
     def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
-        """See :class:`~adt.compiler.passes.layout.walk.LayoutChooser`; blocked tensors are for textures."""
-        if self.always:
+        """See :data:`~adt.compiler.passes.layout.walk.Chooser`; blocked tensors are for textures."""
+        if self.setting == "always":
             return Choice(True, "asked for (texture_choice)")
         if channels < LANES_USED * computes.outputs:
             return Choice(False, f"{channels} output channels leave {computes.outputs - channels} lanes idle")
@@ -55,14 +53,9 @@ class TextureChooser:
         return Choice(True, f"up to {reuse:.2g} multiply-adds for each texel read")
 
 
-ALWAYS = TextureChooser(always=True)
+ALWAYS = TextureChooser("always")
 BY_MODEL = TextureChooser()
 """Nothing is known of the GPU but that it is an Adreno."""
-
-
-def texture_chooser(setting: str, gpu: Gpu) -> TextureChooser:
-    """Return the chooser of *setting* for *gpu*."""
-    return TextureChooser(setting == "always", setting == "never", gpu)
 
 
 def work_per_texel(computes: Signature) -> float:

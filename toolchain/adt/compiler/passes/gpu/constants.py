@@ -176,8 +176,7 @@ def _reading_one(function: tirx.PrimFunc, places: Sequence[int]) -> Any:
 
 
 class ScalarsWhereRead(Rewriter):
-    """Has each kernel that reads a scalar compute it, from the results of kernels that take more than to be
-    started."""
+    """Rewriter that has each kernel which reads a scalar compute it, from results of longer kernels."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import s_tir
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.passes.gpu.texels import (
@@ -135,26 +135,13 @@ def schedule_convolution(
     (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
 
 
-@dataclass(frozen=True)
-class OutputLoops:
-    """The loops over a kernel's output."""
-
-    groups: tuple[Any, ...]
-    items: tuple[Any, ...]
-    """Over work-groups and work-items: x, y, z."""
-    registers: tuple[Any, ...]
-    """Over a work-item's texels, from the outermost on."""
-    lane: tirx.PrimExpr
-
-
 def _direct_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
     """Schedule *conv* by *tile*; each sum is one work-item's."""
-    loops = _split_output(schedule, conv, tile)
-    _bind(schedule, loops.groups, "blockIdx")
-    _bind(schedule, loops.items, "threadIdx")
-    _finish(schedule, conv, loops)
-    depth = len(loops.groups) + len(loops.items)
-    _accumulate(schedule, conv, conv.blocks.reduction, depth=depth, tile=tile, decisions=decisions)
+    groups, items, registers = _split_output(schedule, conv, tile)
+    _bind(schedule, groups, "blockIdx")
+    _bind(schedule, items, "threadIdx")
+    _finish(schedule, conv, items[0], registers)
+    _accumulate(schedule, conv, conv.blocks.reduction, depth=2 * AXES, tile=tile, decisions=decisions)
 
 
 def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
@@ -169,18 +156,17 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     schedule.set_scope(partial, 0, "shared")
     added = schedule.cache_write(partial, 0, "local")
 
-    loops = _split_output(schedule, conv, tile)
-    _bind(schedule, loops.groups, "blockIdx")
-    x, y, z = loops.items
+    groups, (x, y, z), registers = _split_output(schedule, conv, tile)
+    _bind(schedule, groups, "blockIdx")
     # Of the work-items that share a sum, the first finishes it. A fused loop of extent 1 is in no index.
     alone = schedule.fuse(schedule.add_unit_loop(z), z)
     _, first = schedule.split(alone, [None, tile.parts])
     _bind(schedule, (x, y, first), "threadIdx")
-    _finish(schedule, conv, loops)
-    depth = len(schedule.get_loops(conv.blocks.store)) - len(loops.registers) - 1
+    _finish(schedule, conv, x, registers)
+    depth = len(schedule.get_loops(conv.blocks.store)) - len(registers)
     vectorize_reduction(schedule, total, depth, together=True)
 
-    schedule.compute_at(added, loops.groups[0], preserve_unit_loops=True)
+    schedule.compute_at(added, groups[0], preserve_unit_loops=True)
     part, images, depth, *axes, lane = schedule.get_loops(added)[AXES:]
     columns = axes.pop()
     rows = axes.pop() if axes else schedule.add_unit_loop(columns)
@@ -198,8 +184,11 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
 
 
-def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile) -> OutputLoops:
-    """Cut the output's loops and put them in order; nothing is bound yet."""
+def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile) -> tuple[list[LoopRV], ...]:
+    """Cut the output's loops and put them in order; nothing is bound yet.
+
+    Returns those over work-groups and work-items (x, y, z), and a work-item's texels, the lanes innermost.
+    """
     *outer, lane = texel_loops(schedule, conv.blocks.store)
     images, depth, *axes = outer
     x = axes.pop()
@@ -221,7 +210,7 @@ def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile)
     outside = (images, *axes, *beyond)
     schedule.reorder(*outside, *reversed(groups), *reversed(items), *reversed(registers), lane)
     groups[2] = schedule.fuse(*outside, groups[2])
-    return OutputLoops(tuple(groups), tuple(items), tuple(reversed(registers)), lane)
+    return groups, items, [*reversed(registers), lane]
 
 
 def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], axis: str) -> None:
@@ -230,13 +219,16 @@ def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], axis: str) -> None:
         schedule.bind(loop, f"{axis}.{name}")
 
 
-def _finish(schedule: s_tir.Schedule, conv: ConvolutionKernel, loops: OutputLoops) -> None:
+def _finish(
+    schedule: s_tir.Schedule, conv: ConvolutionKernel, item: LoopRV, registers: Sequence[LoopRV]
+) -> None:
     """Compute what follows the sums on all texels of a work-item, each as a vector."""
-    for loop in loops.registers:
+    *texels, lane = registers
+    for loop in texels:
         schedule.unroll(loop)
-    schedule.vectorize(loops.lane)
+    schedule.vectorize(lane)
     for part in conv.blocks.before:
-        schedule.compute_at(part, loops.items[0], preserve_unit_loops=True)
+        schedule.compute_at(part, item, preserve_unit_loops=True)
 
 
 def _accumulate(
@@ -248,8 +240,7 @@ def _accumulate(
     tile: Tile,
     decisions: Decisions,
 ) -> None:
-    """Schedule *block*, which accumulates, inside of *depth* loops; where sums are shared its channels
-    are cut into fours already."""
+    """Schedule *block*, which accumulates, in *depth* loops; shared sums have channels in fours already."""
     (*texels, lane), reduce = reduction_loops(schedule, block, depth)
     channel, *window = reduce
     sums = conv.sums

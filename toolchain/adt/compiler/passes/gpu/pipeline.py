@@ -87,14 +87,14 @@ def for_gpu(
         first = channels_first(bound_operators(bound))
         first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
-        result, convolutions = block_channels(first, chooser, blocking, rows)
+        result, convolutions = block_channels(first, chooser.choose, blocking, rows)
         fused, weights = fuse(_normalized(result, rows), params, gpu_dispatch(target))
         if not is_flat(fused):
             report = TextureReport(convolutions, ())
             return GpuModule(fused, weights, report, kernels_of(fused), integers)
-        placed = place(fused, target, limits, schedules, gpu=gpu)
-        result = relax.transform.DeadCodeElimination(["main"])(placed.module)
-        report = TextureReport(convolutions, placed.kernels, placed.weights)
+        placed, kernels, images = place(fused, target, limits, schedules, gpu=gpu)
+        result = relax.transform.DeadCodeElimination(["main"])(placed)
+        report = TextureReport(convolutions, kernels, images)
         plain = kernels_of(fused)
         if blocking is WORDS:
             plain = {name: words.without_words(kernel) for name, kernel in plain.items()}

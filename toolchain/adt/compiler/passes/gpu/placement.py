@@ -32,7 +32,7 @@ from adt.compiler.passes.gpu.texels import moves_texels
 from adt.compiler.passes.layout.blocks import FLOATS
 from adt.compiler.passes.records.schedules import KernelSchedules, is_scheduled
 from adt.compiler.passes.records.workload import REFUSED, marked
-from adt.compiler.passes.scheduling import NoSchedule, Untuned
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.package.reports import LANES, SCOPE, KernelTextures, WeightTexture
 
@@ -57,18 +57,6 @@ def image_limits(target: tvm.target.Target) -> ImageLimits:
     return ImageLimits(int(attributes["texture_spatial_limit"]), int(attributes["texture_depth_limit"]))
 
 
-@dataclass(frozen=True)
-class PlacedModule:
-    """A module whose tensors are buffers and images."""
-
-    module: tvm.IRModule
-    """Its kernels that touch images are specialised and, where they write one, scheduled."""
-    kernels: tuple[KernelTextures, ...]
-    """One row for each kernel."""
-    weights: tuple[WeightTexture, ...]
-    """One row for each weight."""
-
-
 def place(
     module: tvm.IRModule,
     target: tvm.target.Target,
@@ -76,11 +64,11 @@ def place(
     schedules: KernelSchedules,
     *,
     gpu: Gpu = ANY_ADRENO,
-) -> PlacedModule:
+) -> tuple[tvm.IRModule, tuple[KernelTextures, ...], tuple[WeightTexture, ...]]:
     """Put tensors of the fused, flat *module* into images and schedule the kernels that write them.
 
-    Without *limits* the target has no images, and blocked tensors lie in buffers. *schedules* come before
-    the usual ones for *gpu*, where they use a kernel's images rightly.
+    Returns it, and rows for its kernels and weights. Without *limits* the target has no images. *schedules*
+    come before the usual ones for *gpu*, where they use a kernel's images rightly.
     """
     weights = _weights(module)
     reasons = _reasons(module, weights, limits)
@@ -95,7 +83,7 @@ def place(
     for variable, function in placement.functions.items():
         result.update_func(variable, function)
     rows = tuple(WeightTexture(w.name_hint, static_shape(w) or (), reasons[w]) for w in weights)
-    return PlacedModule(result, tuple(placement.rows), rows)
+    return result, tuple(placement.rows), rows
 
 
 def _settle(
@@ -130,8 +118,7 @@ def _textured(binding: relax.VarBinding, reasons: Mapping[relax.Var, str]) -> tu
 
 
 def _weights(module: tvm.IRModule) -> list[relax.Var]:
-    """Return the parameters of ``main`` that may become images: blocked, with rows of more than the one texel
-    of a bias."""
+    """Return the parameters of ``main`` that may become images: blocked, with rows of several texels."""
     main = module["main"]
     inputs = int((main.attrs or {}).get("num_input", len(main.params)))
     shapes = [(param, static_shape(param) or ()) for param in main.params[inputs:]]
@@ -254,9 +241,7 @@ class GpuKernels:
     cache: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = field(default_factory=dict)
 
     def specialize(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...]) -> tirx.PrimFunc:
-        """Return the scheduled function; unscheduled, as it was, where no argument is an image and TVM's
-        rules schedule it as well, or have to.
-        """
+        """Return the scheduled function; the kernel itself where it has no images and TVM's rules do."""
         if not any(textured) and not self._needs_schedule(self.module[kernel]):
             return self.module[kernel]
         key = (kernel, textured)
@@ -289,7 +274,7 @@ class GpuKernels:
     def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc | NoSchedule:
         rules = (*RULES, ELEMENTS) if self.images and not writes else RULES
         try:
-            _, kernel = schedule_of(function, self.target, self.gpu, Untuned(), rules)
+            _, kernel = schedule_of(function, self.target, self.gpu, Decisions(), rules)
         except NoSchedule as reason:
             return reason
         return kernel.with_attr(SCHEDULED, True)

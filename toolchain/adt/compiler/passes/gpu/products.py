@@ -106,10 +106,7 @@ class Terms:
 def product(
     schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions, *, by_lane: bool = False
 ) -> s_tir.Schedule:
-    """Schedule a matrix product in buffers, whose indices are narrow, anew.
-
-    With *by_lane*, the epilogue is computed lane by lane, where TVM has no vectors of it (``erf``).
-    """
+    """Schedule a matrix product in buffers anew; *by_lane*: TVM has no vectors of its epilogue (``erf``)."""
     function = schedule.mod["main"]
     terms = terms_of(function)
     computed = terms.product
@@ -264,13 +261,7 @@ class _Tiles:
         ]
         buffers = [left, right, sums, *([parts, total] if shared else [])]
         root = tirx.SBlock([], [], [], "root", tirx.SeqStmt(statements), None, buffers)
-        return tirx.PrimFunc(
-            function.params,
-            tirx.SBlockRealize([], True, root),
-            function.ret_type,
-            function.buffer_map,
-            function.attrs,
-        )
+        return function.with_body(tirx.SBlockRealize([], True, root))
 
     def _at(self, expression: tirx.PrimExpr, places: Mapping[str, tirx.PrimExpr]) -> tirx.PrimExpr:
         """Evaluate *expression* at places of the batch, rows, columns and terms."""

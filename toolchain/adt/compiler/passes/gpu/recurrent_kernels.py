@@ -125,22 +125,32 @@ class LayerKernel(ABC):
         totals: list[tirx.PrimExpr],
         given: list[tirx.PrimExpr],
         place: _Place,
-        cell: tirx.BufferLoad,
+        kept: tirx.BufferLoad,
     ) -> tirx.PrimExpr:
-        """Compute the new h of a unit, for the sums of its gates and what is :meth:`given`; an LSTM's new c
-        takes the place of *cell*."""
+        """Compute the new h of a unit, for the sums of its gates and what is :meth:`given`.
+
+        *kept* is an LSTM's c, whose place the new one takes, or the update's sum of a GRU that resets first.
+        """
         if self.layer.kind == "RNN":
             return T.bind(rnn_gate(given[0] + totals[0]))
         if self.layer.kind == "LSTM":
             sums = [before + total for before, total in zip(given, totals, strict=True)]
-            new, output = lstm_gates(sums, cell)
+            new, output = lstm_gates(sums, kept)
             value = T.bind(new)
-            T.buffer_store(cell.buffer, value, cell.indices)
+            T.buffer_store(kept.buffer, value, kept.indices)
             return T.bind(output * tirx.tanh(value))
+        if self.layer.resets_first:
+            return T.bind(gru_gates(kept, given[0] + totals[0], given[-1]))
         update, reset, product = totals
         bias = self.bias[place.direction, 2 * self.tile.width + place.unit]
         fresh = given[2] + tirx.sigmoid(given[1] + reset) * (product + bias)
         return T.bind(gru_gates(given[0] + update, fresh, given[-1]))
+
+    def reset(
+        self, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
+    ) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
+        """Compute the update's sum and the reset h of a unit of a GRU that resets first."""
+        return given[0] + totals[0], tirx.sigmoid(given[1] + totals[1]) * given[-1]
 
     def given(
         self, gates: range, place: _Place, at: tirx.PrimExpr, b: tirx.PrimExpr, h: tirx.PrimExpr
@@ -195,21 +205,17 @@ class PlainLoops(LayerKernel):
         own = T.decl_buffer((2, self.tile.width), "float32", scope="global", layout=None)
         if layer.resets_first:
             with T.serial(layer.hidden) as unit:
-                update, reset = self._totals(range(2), d, unit, lambda k: h[d, b, k])
-                before = self.given(range(2), self._place(d, unit), at, b, h[d, b, unit])
-                T.buffer_store(own, before[0] + update, [0, unit])
-                T.buffer_store(own, tirx.sigmoid(before[1] + reset) * before[-1], [1, unit])
+                totals = self._totals(range(2), d, unit, lambda k: h[d, b, k])
+                given = self.given(range(2), self._place(d, unit), at, b, h[d, b, unit])
+                for number, value in enumerate(self.reset(totals, given)):
+                    T.buffer_store(own, value, [number, unit])
+        gates = range(2, 3) if layer.resets_first else range(layer.gates)
         with T.serial(layer.hidden) as unit:
             place = self._place(d, unit)
-            if layer.resets_first:
-                (total,) = self._totals(range(2, 3), d, unit, lambda k: own[1, k])
-                of_new, before = self.given(range(2, 3), place, at, b, h[d, b, unit])
-                new = T.bind(gru_gates(own[0, unit], of_new + total, before))
-            else:
-                totals = self._totals(range(layer.gates), d, unit, lambda k: h[d, b, k])
-                given = self.given(range(layer.gates), place, at, b, h[d, b, unit])
-                new = self.new_state(totals, given, place, self.last[-1][d, b, unit])
-            T.buffer_store(self.result, new, [at, d, b, unit])
+            totals = self._totals(gates, d, unit, lambda k: own[1, k] if layer.resets_first else h[d, b, k])
+            given = self.given(gates, place, at, b, h[d, b, unit])
+            kept = own[0, unit] if layer.resets_first else self.last[-1][d, b, unit]
+            T.buffer_store(self.result, self.new_state(totals, given, place, kept), [at, d, b, unit])
         with T.serial(layer.hidden) as unit:
             T.buffer_store(h, self.result[at, d, b, unit], [d, b, unit])
 
@@ -314,17 +320,14 @@ class WholeLayer(LayerKernel):
                     _barrier()
             _barrier()
 
-        def store(place: _Place, new: tirx.PrimExpr) -> None:
-            T.buffer_store(h, new, [later + place.unit])
-            with _only_where(self.within(place.unit)):
-                T.buffer_store(self.result, new, [at, d, b, place.unit])
-
         def old(_row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
             return h[_vector(now + column)]
 
         def finish(place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
-            cell = self.others[0][place.unit] if self.others else None
-            store(place, self.new_state(totals, given, place, cell))
+            new = self.new_state(totals, given, place, self.others[-1][place.unit] if self.others else None)
+            T.buffer_store(h, new, [later + place.unit])
+            with _only_where(self.within(place.unit)):
+                T.buffer_store(self.result, new, [at, d, b, place.unit])
 
         if not layer.resets_first:
             each_group(range(layer.gates), old, finish)
@@ -334,17 +337,11 @@ class WholeLayer(LayerKernel):
         def finish_reset(
             place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
         ) -> None:
-            sums = [before + total for before, total in zip(given, totals, strict=False)]
-            T.buffer_store(update, sums[0], [place.unit])
-            T.buffer_store(reset, tirx.sigmoid(sums[1]) * given[-1], [place.unit])
-
-        def finish_new(
-            place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
-        ) -> None:
-            store(place, T.bind(gru_gates(update[place.unit], given[0] + totals[0], given[-1])))
+            for buffer, value in zip((update, reset), self.reset(totals, given), strict=True):
+                T.buffer_store(buffer, value, [place.unit])
 
         each_group(range(2), old, finish_reset)
-        each_group(range(2, 3), lambda _row, column: reset[_vector(column)], finish_new)
+        each_group(range(2, 3), lambda _row, column: reset[_vector(column)], finish)
 
 
 class SingleSteps(LayerKernel):
@@ -412,15 +409,13 @@ class SingleSteps(LayerKernel):
                 b = part * tile.rows + row
                 with _only_where([*self.within(unit), *([b < layer.batch] if ragged else [])]):
                     if first:
-                        sums = [before + total for before, total in zip(given, totals, strict=False)]
-                        T.buffer_store(room, sums[0], [source + 1, d, b, unit])
-                        T.buffer_store(room, tirx.sigmoid(sums[1]) * given[-1], [source, d, b, unit])
+                        update, reset = self.reset(totals, given)
+                        T.buffer_store(room, update, [source + 1, d, b, unit])
+                        T.buffer_store(room, reset, [source, d, b, unit])
                         return
-                    if layer.resets_first:
-                        update = room[source + 1, d, b, unit]
-                        new = T.bind(gru_gates(update, given[0] + totals[0], given[-1]))
-                    else:
-                        new = self.new_state(totals, given, place, self.last[-1][d, b, unit])
+                    resets = layer.resets_first
+                    kept = room[source + 1, d, b, unit] if resets else self.last[-1][d, b, unit]
+                    new = self.new_state(totals, given, place, kept)
                     T.buffer_store(room, new, [later, d, b, unit])
                     T.buffer_store(self.result, new, [at, d, b, unit])
                     T.buffer_store(self.last[0], new, [d, b, unit])

@@ -27,6 +27,7 @@ from adt.compiler.ir.nodes import block_with, tir_nodes
 from adt.compiler.passes.gpu.texels import reduce_loops, writes_texels
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, reduces, variables_of
+from adt.compiler.passes.normalizations import Element
 from adt.compiler.passes.scheduling import Decisions, divisors
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
@@ -88,10 +89,7 @@ class DealtRow:
     """The rows of a tensor, dealt out; see :class:`adt.compiler.passes.normalizations.Row`."""
 
     def __init__(self, x: te.Tensor, gpu: Gpu, *, apart: bool = False) -> None:
-        """Deal out the rows of *x*.
-
-        With *apart*, a row is not the last axis of *x*, but the axes between the first two and the last one.
-        """
+        """Deal out the rows of *x*: its last axis; with *apart*, the axes between the first two and it."""
         self.x = x
         shape = [int(extent) for extent in x.shape]
         first, end = (2, len(shape) - 1) if apart else (len(shape) - 1, len(shape))
@@ -104,15 +102,15 @@ class DealtRow:
         self.deal = deal_of(self.vectors, self.lanes, [*self.outer, self.columns], gpu)
         self.whole = self.deal.items * self.deal.steps == self.vectors
 
-    def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
+    def filled(self, value: float) -> Element:
         """Read from registers, if a row is kept there; else where it is wanted."""
         return self._within(lambda *at: self.x(*self._indices(at)), value, "x")
 
-    def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def masked(self, value: Element, name: str) -> Element:
         """Return *value* itself where work-items have no places behind a row."""
         return value if self.whole else self._within(value, 0.0, name)
 
-    def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
+    def each(self, value: Element, name: str) -> Element:
         """Keep *value* in registers, if a row is kept there."""
         if not self.deal.kept:
             return value
@@ -120,9 +118,7 @@ class DealtRow:
         stage = te.compute(shape, value, name=f"{OWN}{name}")
         return lambda *at: stage(*at)
 
-    def reduced(
-        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
-    ) -> Callable[..., tirx.PrimExpr]:
+    def reduced(self, reduce: Element, value: Element, name: str) -> Element:
         """Reduce so that each work-item has the result."""
         items = self.deal.items
         total = self._part(reduce, value, name)
@@ -155,9 +151,7 @@ class DealtRow:
             total = together(parts, ceil_blocks(items, step), lambda _item, k: k * step, "total")
         return lambda *at: total(*at[:-2], at[-1] if self.apart else 0)
 
-    def _part(
-        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
-    ) -> te.Tensor:
+    def _part(self, reduce: Element, value: Element, name: str) -> te.Tensor:
         """Reduce a work-item's own part of a row: ``[outer…, column, item, 1 or lane]``."""
         shape = (*self.outer, self.columns, self.deal.items)
         step, lane = te.reduce_axis((0, self.deal.steps), "step"), te.reduce_axis((0, self.lanes), "lane")
@@ -170,15 +164,11 @@ class DealtRow:
         by_lane = te.compute((*shape, self.lanes), of_lane, name=f"{OWN}{name}_lanes")
         return te.compute((*shape, 1), lambda *at: reduce(by_lane(*at[:-1], lane), lane), name=f"{OWN}{name}")
 
-    def result(
-        self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
-    ) -> te.Tensor:
+    def result(self, value: Element, name: str) -> te.Tensor:
         """Compute the tensor, whose stages are those of :func:`rows`."""
         return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
 
-    def _within(
-        self, value: Callable[..., tirx.PrimExpr], outside: float, name: str
-    ) -> Callable[..., tirx.PrimExpr]:
+    def _within(self, value: Element, outside: float, name: str) -> Element:
         def element(*at: tirx.PrimExpr) -> tirx.PrimExpr:
             *_, item, step, _lane = at
             inside = step * self.deal.items + item < self.vectors
@@ -315,8 +305,7 @@ def _axis_of_groups(outer: Sequence[int]) -> int:
 
 
 def _rows_together(outer: Sequence[int], items: int, gpu: Gpu) -> int:
-    """Return the number of rows of a work-group: a divisor, since all its work-items have to meet at a
-    barrier."""
+    """Return the number of rows of a work-group: a divisor, since all its work-items meet at a barrier."""
     fitting = divisors(outer[_axis_of_groups(outer)], gpu.work_group // items)
     return next((size for size in fitting if size * items >= gpu.wave), fitting[-1])
 

@@ -29,7 +29,7 @@ from adt.compiler.passes.gpu.texels import elements, is_global_pool, pool, reads
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.lowering import image_faults, texture_lowering
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, refusals
 from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import last_line
@@ -87,11 +87,10 @@ def schedule_of(
     decisions: Decisions,
     rules: Sequence[Rule] = RULES,
 ) -> tuple[s_tir.Schedule, tirx.PrimFunc]:
-    """Schedule the TIR *function* by the first of *rules* that takes it with these *decisions* and uses its
-    images rightly; TVM's Schedule, and the kernel, which may be finished.
+    """Schedule the TIR *function* by the first of *rules* that takes it and uses its images rightly.
 
-    Raises:
-        NoSchedule: none does; the reason is that of the first rule that is for it.
+    Returns TVM's Schedule and the kernel, which may be finished; NoSchedule, for the first rule's reason, if
+    none does.
     """
     reasons: list[NoSchedule] = []
     for form in (form for rule in rules if rule.takes(function) for form in rule.forms):
@@ -111,10 +110,7 @@ def schedule_of(
 
 
 def prove(function: tirx.PrimFunc, target: tvm.target.Target) -> None:
-    """Lower the scheduled *function*, some of whose arguments are images, as compiling will.
-
-    NoSchedule if it would use images wrongly, or cannot be lowered.
-    """
+    """Lower the scheduled *function*, as compiling will; NoSchedule if it cannot, or uses images wrongly."""
     bound = function.with_attr({"target": target, "global_symbol": "kernel"})
     try:
         with target:
@@ -146,7 +142,7 @@ def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
         for variable, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
                 with contextlib.suppress(NoSchedule):
-                    _, kernel = schedule_of(function, target, gpu, Untuned(), PLAIN)
+                    _, kernel = schedule_of(function, target, gpu, Decisions(), PLAIN)
                     result.update_func(variable, kernel.with_attr(SCHEDULED, True))
         with _any_gpu(target):
             rules = (_careful(getattr(dlight.gpu, rule)()) for rule in TVM_RULES)

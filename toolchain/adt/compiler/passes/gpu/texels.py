@@ -96,9 +96,7 @@ def texel_loops(schedule: s_tir.Schedule, store: SBlockRV) -> list[LoopRV]:
 def reduction_loops(
     schedule: s_tir.Schedule, reduction: SBlockRV, depth: int
 ) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Return the loops of *reduction* inside the *depth* outermost ones: those over texels (the last
-    one over a texel's lanes), and those that it accumulates over.
-    """
+    """Return the loops of *reduction* in the *depth* outermost: over texels, and those it sums over."""
     loops = schedule.get_loops(reduction)[depth:]
     kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
@@ -127,12 +125,9 @@ def _same(schedule: s_tir.Schedule, block: SBlockRV, other: SBlockRV) -> bool:
 
 
 def texels(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions, *, by_lane: bool = False) -> None:
-    """Schedule a kernel whose single output's last axis is a texel.
+    """Schedule a kernel whose single output's last axis is a texel, with at most one reduction.
 
-    Kernels with at most one reduction are taken: stages before it are computed
-    where they are read, those after it on the accumulated texel. With *by_lane*
-    results are computed lane by lane, in private memory, and then stored as a
-    texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
+    With *by_lane* lanes are computed one by one, then stored as a texel: TVM cannot vectorise ``erf``.
     """
     blocks = kernel_blocks(schedule, by_lane=by_lane)
     *outer, lane = texel_loops(schedule, blocks.store)
@@ -157,8 +152,7 @@ def writes_texels(function: tirx.PrimFunc) -> bool:
 
 
 def moves_texels(function: tirx.PrimFunc) -> bool:
-    """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
-    no more than a small window for each."""
+    """Return True if the unscheduled *function*, of floats and bytes, writes texels, and at most pools."""
     if not writes_texels(function):
         return False
     numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
@@ -232,10 +226,7 @@ def power_of_two_within(extent: int) -> int:
 def vectorize_reduction(
     schedule: s_tir.Schedule, reduction: SBlockRV, depth: int, *, together: bool = False, unrolled: int = 0
 ) -> None:
-    """Accumulate all lanes at once: the lane's loop becomes the innermost one.
-
-    *together*: a work-item accumulates several texels at once.
-    """
+    """Accumulate all lanes at once, in the innermost loop; *together*: of several texels of a work-item."""
     (*places, lane), reduce = reduction_loops(schedule, reduction, depth)
     schedule.reorder(*reduce, *(places if together else ()), lane)
     for loop in places if together else ():

@@ -288,8 +288,7 @@ class ProductTile:
 
 
 def best_product_tile(product: Product, gpu: Gpu) -> ProductTile:
-    """Return the tile that costs least on *gpu*; of those that cost the same, the one whose group reads
-    least. A matrix whose rows are of an odd length is read number by number."""
+    """Return the tile that costs least on *gpu*; of equals, the one whose group reads least."""
     return min(
         _product_tiles(product, gpu),
         key=lambda tile: (product_cost(product, tile, gpu), _group_reads(product, tile)),

@@ -156,8 +156,9 @@ def transposed(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     if not inputs or not output or not layouts[0].startswith("NC") or not layouts[1].startswith("IO"):
         raise Floats("its layout is unusual")
     array, channels = outputs_first(weights.values, 1), output[1]
-    steps = in_steps(array, window_of(array.shape[2:], attrs), 1, channels, inputs[2:], output[2:])
-    window, rank = steps.window, len(steps.strides)
+    transposed = window_of(array.shape[2:], attrs)
+    array, window, first = in_steps(array, transposed, 1, channels, inputs[2:], output[2:])
+    strides, rank = transposed.strides, len(transposed.strides)
     if int(attrs.groups) > 1 or max(attrs.dilation) > 1 or min(*window.before, *window.after) < 0:
         raise Floats("it has groups or is dilated, or its border is wider than its window")
     values = _with_border(self, data, layouts[0], (*window.before, *window.after))
@@ -165,16 +166,16 @@ def transposed(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     def convolved(data: relax.Expr, weights: relax.Expr, dtype: str) -> Any:
         return self.emit(getattr(op.nn, f"conv{rank}d"), data, relax.const(weights), out_dtype=dtype)
 
-    sums = _sums(self, values, steps.weight, (0, 1), 1, convolved)
-    scale = np.tile(np.broadcast_to(weights.scale, (channels,)), math.prod(steps.strides))
-    pixels = _scaled(self, sums, data, Weights(steps.weight, scale, 0), 0, 1)
+    sums = _sums(self, values, array, (0, 1), 1, convolved)
+    scale = np.tile(np.broadcast_to(weights.scale, (channels,)), math.prod(strides))
+    pixels = _scaled(self, sums, data, Weights(array, scale, 0), 0, 1)
     extents = window.extents(inputs[2:])
-    split = self.emit(op.reshape, pixels, (output[0], *steps.strides, channels, *extents))
+    split = self.emit(op.reshape, pixels, (output[0], *strides, channels, *extents))
     order = [0, 1 + rank, *(axis for place in range(rank) for axis in (2 + rank + place, 1 + place))]
-    wide = [extent * step for extent, step in zip(extents, steps.strides, strict=True)]
+    wide = [extent * step for extent, step in zip(extents, strides, strict=True)]
     whole = self.emit(op.reshape, self.emit(op.permute_dims, split, order), (*output[:2], *wide))
-    ends = [start + extent for start, extent in zip(steps.first, output[2:], strict=True)]
-    return self.emit(op.strided_slice, whole, list(range(2, 2 + rank)), list(steps.first), ends)
+    ends = [start + extent for start, extent in zip(first, output[2:], strict=True)]
+    return self.emit(op.strided_slice, whole, list(range(2, 2 + rank)), list(first), ends)
 
 
 def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[Any]) -> Any:

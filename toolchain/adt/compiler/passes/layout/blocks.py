@@ -332,10 +332,7 @@ def convolution(
 
 
 def convolution_of_terms(x: te.Tensor, weight: te.Tensor, window: Window, terms: Terms) -> te.Tensor:
-    """Convolve the blocked integers *x*, of channels whose blocks are whole *terms*, in int32.
-
-    The weight is ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels beyond the model's.
-    """
+    """Convolve blocked integers in int32 by ``(ceil(O/L), taps, I/terms, L, terms)``, zero-padded."""
     lanes, wide = int(weight.shape[-2]), int(x.shape[-1])
     extents = window.extents([int(extent) for extent in x.shape[2:-1]])
     channel = te.reduce_axis((0, weight.shape[2]), "channel")
@@ -356,10 +353,7 @@ def convolution_of_terms(x: te.Tensor, weight: te.Tensor, window: Window, terms:
 
 
 def convolution_of_words(x: te.Tensor, weight: te.Tensor, window: Window, blocking: Blocking) -> te.Tensor:
-    """Convolve the blocked integers *x* in int32, four channels at once.
-
-    The weight is ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels beyond the model's.
-    """
+    """Convolve blocked integers in int32 by words ``(ceil(O/4), taps, ceil(I/4), 4)``, zero-padded."""
     read = te.compute(x.shape[:-1], lambda *at: words.word(lambda lane: x(*at, lane)), name="words")
     border = replace(window, border=words.repeated(window.border))
     return convolution(read, weight, border, 1, words.SUMS, blocking, words.dot)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from adt.compiler.passes import words
 from adt.compiler.passes.layout import blocks, signature
 from adt.compiler.passes.layout.blocks import Blocking, Terms, Window, merged_groups
 from adt.compiler.passes.layout.blockwise import floats, weights_of
-from adt.compiler.passes.layout.walk import Choice, Inlined, Moves, Walk, size_of
+from adt.compiler.passes.layout.signature import Signature
+from adt.compiler.passes.layout.walk import Choice, Inlined, Moves, Walk, read, size_of
 from adt.package.reports import Convolution
 
 FUSED_WITH_PACKING = ELEMENTWISE | {
@@ -38,17 +39,16 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Convolve a blocked tensor, or one with fewer channels than a texel has, in blocks."""
     data, weight = call.args
-    attrs = call.attrs
-    groups = int(attrs.groups)
-    obstacle = _convolution_obstacle(walk, data, weight, attrs)
-    shape, output = static_shape(weight), static_shape(variable)
-    macs = math.prod(output) * math.prod(shape[1:]) if shape and output else 0
-    choice = Choice(False, obstacle)
-    if shape and output and not obstacle:
+    attrs, groups = call.attrs, int(call.attrs.groups)
+    shape, output = static_shape(weight) or (), static_shape(variable) or ()
+    obstacle, computes = _obstacle(walk, data, weight, attrs, "OI"), None
+    if not obstacle and shape[0] < walk.blocking.least:
+        obstacle = f"its {shape[0]} output channels do not fill a texel"
+    if output and not obstacle:
         computes = signature.convolution(data.struct_info.dtype, shape, output, attrs.strides, groups)
-        choice = walk.chooser.choose(computes, shape[0], _moves(walk, data, variable))
-    walk.report.append(Convolution(variable.name_hint, shape or (), groups, macs, *choice.reasons))
-    if not choice.blocked:
+    macs = math.prod(output) * math.prod(shape[1:]) if shape and output else 0
+    row = Convolution(variable.name_hint, shape, groups, macs, obstacle)
+    if not _is_blocked(walk, row, computes, _moves(walk, data, variable)):
         return False
     array = weight.data.numpy()
     if groups != array.shape[0]:  # not depthwise
@@ -59,13 +59,21 @@ def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         if border != window.border and any((*window.before, *window.after)):
             break
         data, window = inner, replace(window.widened(before, after), border=border)
-    terms = _terms(walk, variable, array.shape[1], output[-1:])  # type: ignore[index]
+    terms = _terms(walk, variable, array.shape[1], output[-1:])
     if terms and not walk.can_block(data):  # fewer channels than are worth a block
-        source = Inlined((_in_few(walk, walk.copy(data), terms),), lambda x: x, moves=True)
+        source = read(_in_few(walk, walk.copy(data), terms))
     else:
         source = _source(walk, data, window)
     walk.blocked[variable] = _convolved(walk, variable, source, array, window, groups, terms)
     return True
+
+
+def _is_blocked(walk: Walk, row: Convolution, computes: Signature | None, moves: Moves) -> bool:
+    """Decide whether what *computes* describes (None: it cannot be) is blocked, and report it in *row*."""
+    choice = walk.chooser(computes, row.weight[0], moves) if computes else Choice(False, row.reason)
+    reason, grounds = ("", choice.reason) if choice.blocked else (choice.reason, "")
+    walk.report.append(replace(row, reason=reason, grounds=grounds))
+    return choice.blocked
 
 
 def _convolved(
@@ -131,9 +139,7 @@ def _source(walk: Walk, data: relax.Var, window: Window) -> Inlined:
     inlined = walk.inlined.get(data)
     if inlined is not None and (inlined.moves or math.prod(window.kernel) == 1):
         return inlined
-    return Inlined(
-        (walk.blocks_of(data) if walk.can_block(data) else walk.copy(data),), lambda x: x, moves=True
-    )
+    return read(walk.blocks_of(data) if walk.can_block(data) else walk.copy(data))
 
 
 def window_of(kernel: Sequence[int], attrs: tvm.ir.Attrs) -> Window:
@@ -162,16 +168,6 @@ def _moves(walk: Walk, data: relax.Var, result: relax.Var) -> Moves:
     )
 
 
-def _convolution_obstacle(walk: Walk, data: relax.Expr, weight: Any, attrs: tvm.ir.Attrs) -> str:
-    """Return why a convolution cannot be blocked; empty if it can."""
-    shape = static_shape(weight)
-    if (obstacle := _obstacle(walk, data, weight, attrs, "OI")) or shape is None:
-        return obstacle
-    if shape[0] < walk.blocking.least:
-        return f"its {shape[0]} output channels do not fill a texel"
-    return ""
-
-
 def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.Attrs, layout: str) -> str:
     """Return why a convolution of *data* by *weight*, to begin with the axes *layout*, cannot be blocked."""
     if static_shape(weight) is None or static_shape(data) is None:
@@ -186,10 +182,7 @@ def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.At
 
 
 def _merged(array: NDArray[np.generic], groups: int, lanes: int) -> tuple[NDArray[np.generic], int]:
-    """Merge *groups* of the weight that share blocks, with zeros; return it, and how many are left.
-
-    Lanes whose weight is zero idle, which takes less than channels one by one.
-    """
+    """Merge *groups* of the weight that share blocks, by zeros; return it, and how many are left."""
     outputs, inputs, *kernel = array.shape
     count = merged_groups(groups, outputs // groups, lanes)
     if count == 1:
@@ -227,57 +220,39 @@ def transposed(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
     """
     data, weight = call.args
-    attrs, shape, output = call.attrs, static_shape(weight), static_shape(variable)
-    groups = int(attrs.groups)
+    attrs, groups = call.attrs, int(call.attrs.groups)
+    shape, output = static_shape(weight) or (), static_shape(variable) or ()
     dilated = any(int(spread) > 1 for spread in attrs.dilation)  # not from ONNX: its importer puts zeros in
     obstacle = _obstacle(walk, data, weight, attrs, "IO") or ("it is dilated" if dilated else "")
-    macs = math.prod(static_shape(data) or ()) * math.prod((shape or ())[1:])
-    choice = Choice(False, obstacle)
-    plain_shape = (shape[1] * groups, shape[0] // groups, *shape[2:]) if shape else ()
-    if shape and output and not obstacle:
-        computes = signature.convolution(
-            data.struct_info.dtype, plain_shape, output, (1,) * len(shape[2:]), groups
-        )
-        choice = walk.chooser.choose(computes, plain_shape[0], _moves(walk, data, variable))
-    walk.report.append(Convolution(variable.name_hint, plain_shape, groups, macs, *choice.reasons))
-    if not choice.blocked:
+    macs = math.prod(static_shape(data) or ()) * math.prod(shape[1:])
+    plain_shape, computes = (shape[1] * groups, shape[0] // groups, *shape[2:]) if shape else (), None
+    if output and not obstacle:
+        ones = (1,) * len(shape[2:])
+        computes = signature.convolution(data.struct_info.dtype, plain_shape, output, ones, groups)
+    row = Convolution(variable.name_hint, plain_shape, groups, macs, obstacle)
+    if not _is_blocked(walk, row, computes, _moves(walk, data, variable)):
         return False
-    assert output  # no obstacle: it is known
     array, groups = _merged(outputs_first(weight.data.numpy(), groups), groups, walk.lanes)
     few = output[1] < walk.blocking.least  # then the places in a step share a block
     channels = output[1] if few else walk.blocking.count(output[1]) * walk.lanes
     inputs = (static_shape(data) or ())[2:]
-    steps = in_steps(array, window_of(plain_shape[2:], attrs), groups, channels // groups, inputs, output[2:])
-    source = _source(walk, data, steps.window)
-    pixels = _convolved(walk, variable, source, steps.weight, steps.window, groups)
+    transposed_window = window_of(plain_shape[2:], attrs)
+    array, window, first = in_steps(array, transposed_window, groups, channels // groups, inputs, output[2:])
+    pixels = _convolved(walk, variable, _source(walk, data, window), array, window, groups)
+    steps = transposed_window.strides
     if few:
         walk.values[variable] = walk.emit(
-            lambda x: blocks.interleaved_channels(x, output[1], steps.strides, steps.first, output[2:]),
+            lambda x: blocks.interleaved_channels(x, output[1], steps, first, output[2:]),
             pixels,
             name="interleaved_channels",
         )
         return True
     walk.blocked[variable] = walk.emit(
-        lambda x: blocks.interleaved(
-            x, channels // walk.lanes, groups, steps.strides, steps.first, output[2:]
-        ),
+        lambda x: blocks.interleaved(x, channels // walk.lanes, groups, steps, first, output[2:]),
         pixels,
         name="interleaved_blocks",
     )
     return True
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A transposed convolution as a plain one, whose output channels are those of each pixel of a step."""
-
-    weight: Any
-    """``(groups·pixels·channels, I/groups, taps…)``, an array."""
-    window: Window
-    strides: tuple[int, ...]
-    """The pixels of a step."""
-    first: tuple[int, ...]
-    """The place of the first pixel in its step."""
 
 
 def in_steps(
@@ -287,11 +262,12 @@ def in_steps(
     channels: int,
     inputs: Sequence[int],
     output: Sequence[int],
-) -> Steps:
-    """Turn the transposed convolution of a *window* into a plain one.
+) -> tuple[NDArray[np.generic], Window, tuple[int, ...]]:
+    """Turn the transposed convolution of a *window* into a plain one, whose outputs are a step's pixels.
 
     *array* is its weight ``(O, I/groups, kernel…)``; *inputs* and *output* are spatial extents. *channels*
-    of a group are output for each pixel; those beyond its own are zeros.
+    of a group are output for each pixel; those beyond its own are zeros. Returns the plain one's weight
+    ``(groups·pixels·channels, I/groups, taps…)`` and window, and the place of the first pixel in its step.
     """
     strides, before = window.strides, window.before
     taps = tuple(-(-size // step) for size, step in zip(window.kernel, strides, strict=True))
@@ -306,8 +282,7 @@ def in_steps(
         ones,
     )
     weight = _weight_of_steps(array, window, taps, groups, channels)
-    first = tuple(low % step for low, step in zip(before, strides, strict=True))
-    return Steps(weight, plain, strides, first)
+    return weight, plain, tuple(low % step for low, step in zip(before, strides, strict=True))
 
 
 def outputs_first(array: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
@@ -320,11 +295,7 @@ def outputs_first(array: NDArray[np.generic], groups: int) -> NDArray[np.generic
 def _weight_of_steps(
     array: NDArray[np.generic], window: Window, taps: tuple[int, ...], groups: int, channels: int
 ) -> NDArray[np.generic]:
-    """Turn the weight ``(O, I/groups, kernel…)`` of a transposed convolution into that of a plain one.
-
-    *window* is the transposed convolution's, *taps* the plain one's. The result is
-    ``(groups·places·channels, I/groups, taps…)``; *channels* beyond a group's own are zeros.
-    """
+    """Turn a transposed convolution's weight into ``(groups·places·channels, I/groups, taps…)``."""
     outputs, inputs, *kernel = array.shape
     spare = [
         (0, count * step - extent) for count, step, extent in zip(taps, window.strides, kernel, strict=True)
@@ -344,24 +315,19 @@ def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Compute ``data @ weight`` with the result in rows."""
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
-    shape, output = static_shape(weight) or (), static_shape(variable)
+    shape, output, computes = static_shape(weight) or (), static_shape(variable) or (), None
     inputs, outputs = shape[-2:] if len(shape) > 1 else (1, *shape, 1)[:2]
-    macs = math.prod(output) * inputs if output else 0
-    choice = Choice(False, obstacle)
     if output and not obstacle:
         computes = signature.product(data.struct_info.dtype, output[:-1], inputs, outputs)
-        # Of whole texels, rows and plain tensors are the same.
-        moves = Moves(output=size_of(variable) if outputs % walk.lanes else 0)
-        choice = walk.chooser.choose(computes, outputs, moves)
-    walk.report.append(
-        Convolution(variable.name_hint, (outputs, inputs), 1, macs, *choice.reasons, kind="product")
-    )
-    if not choice.blocked:
+    macs = math.prod(output) * inputs if output else 0
+    row = Convolution(variable.name_hint, (outputs, inputs), 1, macs, obstacle, kind="product")
+    # Of whole texels, rows and plain tensors are the same.
+    if not _is_blocked(walk, row, computes, Moves(output=size_of(variable) if outputs % walk.lanes else 0)):
         return False
-    terms = _terms(walk, variable, inputs, output[:-1])  # type: ignore[index]
+    terms = _terms(walk, variable, inputs, output[:-1])
     rows = walk.rows_of(data)
     if rows is None:  # its last axis is no whole texels: read as plain channels
-        rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
+        rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))
         rows = _in_few(walk, rows, terms) if terms else rows
     dtype = variable.struct_info.dtype
     walk.rows[variable] = walk.emit(
@@ -381,16 +347,9 @@ def blockwise_product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool
     if weights is None or output is None:
         return False
     data, form = call.args[1].fields[0], weights.form
-    walk.report.append(
-        Convolution(
-            variable.name_hint,
-            (weights.columns, form.terms),
-            1,
-            math.prod(output) * form.terms,
-            *Choice(True, f"its weights have {form.bits} bits").reasons,
-            kind="product",
-        )
-    )
+    shape, macs = (weights.columns, form.terms), math.prod(output) * form.terms
+    grounds = f"its weights have {form.bits} bits"
+    walk.report.append(Convolution(variable.name_hint, shape, 1, macs, "", grounds, kind="product"))
     rows = walk.rows_of(data)
     if rows is None:
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), form.terms, 1, 1))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from adt.compiler.passes.layout.convolutions import (
     transposed,
     window_of,
 )
-from adt.compiler.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk
+from adt.compiler.passes.layout.walk import RESHAPES, Chooser, Inlined, Rule, Walk, read
 from adt.compiler.passes.normalizations import Rows, normalized_maps
 from adt.package.reports import Convolution
 
@@ -73,14 +74,9 @@ def lookup(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     dtype = table.struct_info.dtype
     if walk.blocking.words and dtype in BYTES:  # of bytes that lie apart TVM makes no vectors for OpenCL
         table = relax.const(table.data.numpy().astype("int32"))
-    forms[variable] = walk.builder.emit_te(
-        blocks.lookup,
-        table,
-        forms[index],
-        dtype,
-        primfunc_name_hint="lookup",
-        primfunc_attrs={blocks.LOOKUP: 1},
-    )
+    looked_up = partial(blocks.lookup, dtype=dtype)
+    attributes = {blocks.LOOKUP: 1}
+    forms[variable] = walk.emit(looked_up, table, forms[index], name="lookup", attributes=attributes)
     return True
 
 
@@ -306,7 +302,7 @@ def _pooled(walk: Walk, data: relax.Expr, window: Window, kind: str, count_paddi
     whole = math.prod(window.extents((static_shape(data) or ())[2:])) == 1
     source = walk.inlined.get(data)
     if source is None or source.expression is not blocks.floats:
-        source = Inlined((walk.blocks_of(data),), lambda x: x, moves=True)
+        source = read(walk.blocks_of(data))
     return walk.emit(
         lambda x: blocks.pool(source.expression(x), window, kind, count_padding),
         *source.tensors,
@@ -328,12 +324,12 @@ def group_norm(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     if not constants or not spatial or int(call.attrs.num_groups) != shape[1]:
         return False
     aligned = (relax.const(extra.data.numpy().reshape(1, -1, *(1,) * len(shape[2:]))) for extra in extras)
-    walk.blocked[variable] = walk.builder.emit_te(
+    walk.blocked[variable] = walk.emit(
         lambda x, *rest: normalized_maps(texels(x), float(call.attrs.epsilon), *rest),
         walk.blocks_of(data),
         *(_blocked_constant(walk, extra, len(shape)) for extra in aligned),
-        primfunc_name_hint="normalization_blocks",
-        primfunc_attrs=dict(rows.attributes),
+        name="normalization_blocks",
+        attributes=rows.attributes,
     )
     return True
 
@@ -364,7 +360,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def block_channels(
-    module: tvm.IRModule, chooser: LayoutChooser, blocking: Blocking = TEXELS, rows: Rows | None = None
+    module: tvm.IRModule, chooser: Chooser, blocking: Blocking = TEXELS, rows: Rows | None = None
 ) -> tuple[tvm.IRModule, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* in blocks, where *chooser* takes a convolution or product.
 

@@ -47,34 +47,26 @@ def convolution(
     dtype: str, weight: Sequence[int], output: Sequence[int], strides: Sequence[int], groups: int
 ) -> Signature:
     """Make the signature of a convolution by ``(O, I/groups, kernel…)`` to ``(N, O, spatial…)``."""
-    axes = [(output[0], 1), *zip(output[2:], strides, strict=True)]
-    extents = [(extent, stride) for extent, stride in axes if extent > 1]
     window = list(zip(weight[2:], output[2:], strict=True))
     taps = tuple(size for size, extent in window if size > 1 and extent > 1)
+    axes = [(output[0], 1), *zip(output[2:], strides, strict=True)]
+    positions, steps = (tuple(pair[part] for pair in axes if pair[0] > 1) for part in (0, 1))
+    if positions and not taps and all(step == 1 for step in steps):
+        positions, steps = (math.prod(positions),), (1,)
     return Signature(
         dtype,
         ceil_blocks(weight[0]) * LANES,
+        positions,
         channels=weight[1] * math.prod(size for size, extent in window if extent == 1),
         taps=taps,
+        strides=steps,
         grouped=groups > 1,
-        **_over(extents, taps),
     )
 
 
 def product(dtype: str, rows: Sequence[int], inputs: int, outputs: int) -> Signature:
     """Make the signature of a product by constants; *rows* are the result's extents before *outputs*."""
-    extents = [(extent, 1) for extent in rows if extent > 1]
-    return Signature(
-        dtype, ceil_blocks(outputs) * LANES, channels=inputs, taps=(), grouped=False, **_over(extents, ())
-    )
-
-
-def _over(positions: Sequence[tuple[int, int]], taps: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Return the positions and strides of a signature, for extents above 1 with their strides."""
-    extents, strides = (tuple(pair[part] for pair in positions) for part in (0, 1))
-    if positions and not taps and all(stride == 1 for stride in strides):
-        extents, strides = (math.prod(extents),), (1,)
-    return {"positions": extents, "strides": strides}
+    return convolution(dtype, (outputs, inputs), (math.prod(rows), outputs), (), 1)
 
 
 def reduces(block: tirx.SBlock) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import tvm
@@ -58,17 +57,9 @@ class Choice:
     blocked: bool
     reason: str
 
-    @property
-    def reasons(self) -> tuple[str, str]:
-        """Reasons why it is plain, and why it is blocked: one of them is empty."""
-        return ("", self.reason) if self.blocked else (self.reason, "")
 
-
-class LayoutChooser(Protocol):
-    """Chooser of the layout of the convolutions and matrix products that could have either."""
-
-    def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
-        """Choose if *computes* is blocked, with unused *channels*, and the cost *moves* at neighbours."""
+Chooser = Callable[[Signature, int, Moves], Choice]
+"""Chooses if a convolution or product is blocked, by its output channels and what its neighbours move."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ class Walk(Rewriter):
     def __init__(
         self,
         module: tvm.IRModule,
-        chooser: LayoutChooser,
+        chooser: Chooser,
         rules: Mapping[str, Rule],
         blocking: Blocking = TEXELS,
         rows: Rows | None = None,
@@ -129,13 +120,9 @@ class Walk(Rewriter):
     def value_of(self, variable: relax.Var) -> relax.Var:
         """Return the plain form, made once if there are only others."""
         if variable in self.extreme_of:
-            attributes = {blocks.LOOKUP: 1}
-            return self.builder.emit_te(
-                blocks.extreme,
-                *self.extreme_of[variable],
-                primfunc_name_hint="extreme",
-                primfunc_attrs=attributes,
-            )
+            both, place = self.extreme_of[variable]
+            looks_up = {blocks.LOOKUP: 1}
+            return self.emit(lambda x: blocks.extreme(x, place), both, name="extreme", attributes=looks_up)
         if variable not in self.values:
             if variable in self.rows:
                 self.values[variable] = self._flat(variable)
@@ -188,9 +175,17 @@ class Walk(Rewriter):
             return relax.const(array.astype("int8"))
         return relax.const(array.astype(sums) if self.blocking.widens else array)
 
-    def emit(self, expression: Callable[..., te.Tensor], *tensors: relax.Expr, name: str) -> relax.Var:
+    def emit(
+        self,
+        expression: Callable[..., te.Tensor],
+        *tensors: relax.Expr,
+        name: str,
+        attributes: Mapping[str, int] | None = None,
+    ) -> relax.Var:
         """Emit one kernel that computes the tensor expression of *tensors*."""
-        return self.builder.emit_te(expression, *tensors, primfunc_name_hint=name)
+        return self.builder.emit_te(
+            expression, *tensors, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {})
+        )
 
     def reshaped(self, value: relax.Expr, shape: tuple[int, ...]) -> relax.Var:
         """Reshape *value*, of the new function; a change of a changed shape is one."""
@@ -200,10 +195,9 @@ class Walk(Rewriter):
         return self._reshape(source, shape)
 
     def apart(self, value: relax.Expr) -> relax.Var:
-        """Keep *value*, of the new function, out of the kernels that read the result.
+        """Keep *value* out of the kernels that read the result.
 
-        A convolution may be fused with what follows it. What broadcasts its result would have it
-        computed again for each element of the larger tensor.
+        What broadcasts a convolution's result would have it computed again for each element.
         """
         return self._reshape(value, static_shape(value) or ())
 
@@ -241,6 +235,11 @@ class Walk(Rewriter):
         if not shape or len(shape) < 2 or value.struct_info.dtype not in self.blocking.types:
             return False
         return shape[-1] % self.lanes == 0
+
+
+def read(tensor: relax.Expr) -> Inlined:
+    """Return the *tensor* of the new function as one that is read as it is."""
+    return Inlined((tensor,), lambda x: x, moves=True)
 
 
 def one_pixel(shape: tuple[int, ...]) -> bool:
