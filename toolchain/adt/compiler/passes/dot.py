@@ -166,7 +166,6 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
     before = sums.vload([*first, 0], dtype=vector)
 
     def few(*at: Any) -> Any:
-        """Read neighbours among the data as one number."""
         count = min(dot.terms, 4)
         return T.reinterpret(data.vload(list(at), dtype=f"{dot.data}x{count}"), dtype=_FEW[dot.data, count])
 
@@ -194,5 +193,4 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
 
 
 def _joined(left: Any, right: Any) -> Any:
-    """Join the numbers *left* and *right* into a vector."""
     return tirx.Shuffle([tirx.Broadcast(left, 2), tirx.Broadcast(right, 2)], [0, 2])

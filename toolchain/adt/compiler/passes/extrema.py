@@ -59,7 +59,6 @@ def extrema() -> tvm.transform.Pass:
 
 
 def _extremum(x: Any, reduce: Any, axes: Any, keepdims: bool) -> Any:
-    """Compute the maximum or minimum of *x* along *axes*."""
     terms = {axis: te.reduce_axis((0, x.shape[axis]), f"k{axis}") for axis in sorted(axes)}
     rest = [axis for axis in range(len(x.shape)) if axis not in terms]
 

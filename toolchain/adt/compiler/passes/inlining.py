@@ -78,10 +78,6 @@ class _Value:
     inlined: bool  # the kernel is put in where the variable is read
     size: int = 1  # nodes of the whole expression
 
-    def seen(self) -> int:
-        """Count the nodes of an expression that reads the variable once."""
-        return self.size if self.inlined else 1
-
 
 class _Function:
     """The kernels of one Relax function, in their order."""
@@ -94,7 +90,7 @@ class _Function:
         for block in function.body.blocks:
             for binding in block.bindings:
                 kernel, pattern = _kernel_of(module, binding.value)
-                for variable in _variables(binding.value):
+                for variable in relax_nodes(binding.value, relax.Var):
                     readers.setdefault(variable, []).append(pattern)
                 if kernel is None:
                     continue
@@ -103,7 +99,7 @@ class _Function:
                 own, counts = measured[kernel]
                 reads = tuple(zip(binding.value.args[1].fields, counts, strict=False))
                 self.values[binding.var] = _Value(kernel, own, reads, pattern <= INJECTIVE)
-        results = set(_variables(function.body.body))
+        results = set(relax_nodes(function.body.body, relax.Var))
         for variable, value in self.values.items():
             patterns = readers.get(variable, [])
             # A kernel that is not element by element has its operand stored for all who read it.
@@ -121,11 +117,13 @@ class _Function:
                 for later in order[order.index(cut) : position + 1]:
                     self._measure(self.values[later])
 
+    def _seen(self, operand: relax.Var) -> int:
+        """Count the nodes of an expression that reads *operand* once."""
+        value = self.values.get(operand)
+        return value.size if value and value.inlined else 1
+
     def _measure(self, value: _Value) -> None:
-        value.size = value.own + sum(
-            count * (self.values[operand].seen() if operand in self.values else 1)
-            for operand, count in value.reads
-        )
+        value.size = value.own + sum(count * self._seen(operand) for operand, count in value.reads)
 
     def _cut(self, order: Sequence[relax.Var], position: int) -> relax.Var | None:
         """Choose the largest variable that is read several times to store, so that few are, if any."""
@@ -153,10 +151,6 @@ def _kernel_of(module: tvm.IRModule, value: relax.Expr) -> tuple[tvm.ir.GlobalVa
         if isinstance(kernel, tirx.PrimFunc) and "op_pattern" in (kernel.attrs or {}):
             return value.args[0], int(kernel.attrs["op_pattern"])
     return None, OPAQUE
-
-
-def _variables(value: relax.Expr) -> list[relax.Var]:
-    return relax_nodes(value, relax.Var)
 
 
 @module_pass("adt.BoundedExpressions")

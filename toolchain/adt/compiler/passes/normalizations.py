@@ -128,7 +128,6 @@ class Normalizations(Rewriter):
         return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
 
     def _column_softmax(self, call: relax.Call, columns: Callable[[te.Tensor], Row]) -> relax.Expr:
-        """Emit the kernel of a softmax over an axis before the last one."""
         shape = static_shape(call) or ()
         axis = int(call.attrs.axis) % len(shape)
         flat = (math.prod(shape[:axis]), 1, shape[axis], math.prod(shape[axis + 1 :]))
@@ -280,7 +279,6 @@ def _last_axes(value: relax.Expr, axes: Sequence[int]) -> int:
 
 
 def _number(value: relax.Expr) -> float | None:
-    """Return the one number that a constant has."""
     if not isinstance(value, relax.Constant) or math.prod(static_shape(value) or ()) != 1:
         return None
     return float(value.data.numpy().reshape(()))
@@ -298,7 +296,6 @@ def _fits(value: relax.Expr, normal: Normalization) -> bool:
 
 
 def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
-    """Return *shape* with *rank* axes, of which the last *axes* are one."""
     padded = (1,) * (rank - len(shape)) + tuple(shape)
     return (*padded[:-axes], math.prod(padded[-axes:]))
 
@@ -330,5 +327,4 @@ def _normalized(row: Row, normal: Normalization, extras: Sequence[te.Tensor]) ->
 
 
 def _broadcast(tensor: te.Tensor, at: Sequence[tirx.PrimExpr]) -> tirx.PrimExpr:
-    """Return the element of *tensor* that broadcasts to the place *at*."""
     return tensor(*(0 if int(extent) == 1 else place for place, extent in zip(at, tensor.shape, strict=True)))

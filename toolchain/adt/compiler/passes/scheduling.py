@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from tvm.s_tir.schedule import _type_checker
+from tvm import s_tir
+from tvm.s_tir.schedule import LoopRV, _type_checker
 
 from adt.errors import lines_of
 
@@ -52,6 +53,14 @@ class Decisions:
         if place >= len(ways):
             raise ValueError(f"there are {len(ways)} ways of {what}")
         return ways[place]
+
+
+def unroll_all(schedule: s_tir.Schedule, loops: Iterable[LoopRV], vector: LoopRV | None = None) -> None:
+    """Unroll the *loops* of a tile, and compute the lanes of *vector* at once."""
+    for loop in loops:
+        schedule.unroll(loop)
+    if vector is not None:
+        schedule.vectorize(vector)
 
 
 def divisors(extent: int, most: int) -> list[int]:

@@ -134,7 +134,6 @@ def _variable(value: Any, dtype: str = "int32") -> Any:
 
 
 def _least(key: Any, first: Any) -> Any:
-    """Compute the least key of a block."""
     least = _variable(key(first), key(first).dtype)
     with T.serial(BLOCK) as n:
         _store(least, tirx.Min(least, key(first + n)))
@@ -176,7 +175,6 @@ def _inserted(rows: _Rows, key: Any, write: Any) -> None:
 
 
 def _sorted(rows: _Rows, key: Any, write: Any) -> None:
-    """Collect candidates of a row and sort them."""
     dtype, kept = key(0).dtype, rows.kept
     room = min(rows.length, kept + max(kept, LEAST_ROOM)) + 2 * BLOCK
     keys, places = _room(dtype, 2, room), _room("int32", 2, room)

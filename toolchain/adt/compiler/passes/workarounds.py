@@ -67,7 +67,6 @@ def scans_as_reductions() -> tvm.transform.Pass:
 
 
 def _around(extents: Sequence[int], axis: int) -> tuple[int, int, int]:
-    """Return the number of elements before an axis, along it and after it."""
     axis %= len(extents)
     return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
 

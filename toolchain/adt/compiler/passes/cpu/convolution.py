@@ -37,7 +37,7 @@ from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.dot import SUMS, Dot, intrinsic
 from adt.compiler.passes.layout.blocks import STAGE, WEIGHTS
 from adt.compiler.passes.layout.signature import WEIGHT_AXES, variables_of
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors, unroll_all
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
@@ -113,9 +113,7 @@ def convolution(schedule: s_tir.Schedule, vectors: Vectors, decisions: Decisions
     places.insert(0 if order.inside is None else len(places) - order.inside, panel)
     outer = [images, *places]
     schedule.reorder(*outer, high, wide, deep, lane)
-    for loop in (high, wide, deep):
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, (high, wide, deep), vector=lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
     if dot:
@@ -264,9 +262,7 @@ def _accumulate(
     if not vectors.by_element:  # the fewest values stay in registers, of positions or of weights
         tile.sort(key=lambda loop: -extent_of(schedule, loop))
     schedule.reorder(*([*windows, block] if taps_first else [block, *windows]), again, once, *tile, lane)
-    for loop in (once, *tile):
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, (once, *tile), vector=lane)
 
 
 def _of_terms(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
@@ -304,8 +300,7 @@ def _accumulate_terms(
         tile.append(few)
     tile.sort(key=lambda loop: -extent_of(schedule, loop))
     schedule.reorder(block, *windows, again, once, *tile, *rows, lane, *steps, term)
-    for loop in (once, *tile):
-        schedule.unroll(loop)
+    unroll_all(schedule, (once, *tile))
 
 
 def _is_of_pixels(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
@@ -326,9 +321,7 @@ def _read_terms_by_vectors(
     tile = stage or schedule.cache_read(reader, 0, "global")
     schedule.compute_at(tile, again, preserve_unit_loops=True)
     loops = schedule.get_loops(tile)[-len(schedule.get(tile).writes[0].buffer.shape) :]
-    for loop in loops[:first]:
-        schedule.unroll(loop)
-    schedule.vectorize(schedule.fuse(*loops[first:]))
+    unroll_all(schedule, loops[:first], vector=schedule.fuse(*loops[first:]))
 
 
 def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> Any:
@@ -354,9 +347,7 @@ def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> 
     schedule.compute_at(reader, again, preserve_unit_loops=True)
     *loops, term = schedule.get_loops(reader)[2 - len(block.iter_vars) :]
     blocks, within = schedule.split(term, [None, ONCE])
-    for loop in (*loops, blocks):
-        schedule.unroll(loop)
-    schedule.vectorize(within)
+    unroll_all(schedule, (*loops, blocks), vector=within)
     return reader
 
 
@@ -376,9 +367,7 @@ def _read_by_vectors(
         tile = stage or schedule.cache_read(sums, 0, "global")
         schedule.compute_at(tile, outside, preserve_unit_loops=True)
         *positions, lane = schedule.get_loops(tile)[-len(shape) :]
-        for loop in positions:
-            schedule.unroll(loop)
-        schedule.vectorize(lane)
+        unroll_all(schedule, positions, vector=lane)
     longest = math.inf if vectors.registers <= FEW else 0 if together else UNROLLED_BY_LLVM
     if windows and extent_of(schedule, windows[-1]) <= longest:
         schedule.fuse(*windows)
@@ -424,9 +413,7 @@ def _depthwise_loops(
     row_tile, wide = schedule.split(row, [None, wide_size])
     column_tile, high = schedule.split(column, [None, high_size])
     schedule.reorder(column_tile, row_tile, high, wide, lane)
-    for loop in (high, wide):
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, (high, wide), vector=lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
     at = len(outer) + 2
@@ -435,9 +422,7 @@ def _depthwise_loops(
     schedule.reorder(*reduce, *spatial)
     taps = math.prod(extent_of(schedule, loop) for loop in reduce)
     unrolled = decisions.choose("taps", (taps <= UNROLLED_TAPS, taps > UNROLLED_TAPS))
-    for loop in (*(reduce if unrolled else ()), *spatial[:-1]):
-        schedule.unroll(loop)
-    schedule.vectorize(spatial[-1])
+    unroll_all(schedule, (*(reduce if unrolled else ()), *spatial[:-1]), vector=spatial[-1])
     if width % wide_size or border == EDGES:
         partition(schedule, row_tile)
     elif copied and vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:
@@ -470,7 +455,6 @@ def _widens(schedule: s_tir.Schedule, stage: SBlockRV, axes: int) -> bool:
 
 
 def _copy_inside(schedule: s_tir.Schedule, stage: SBlockRV, at: LoopRV) -> None:
-    """Copy the part of the input, with its border, that is read inside of the loop *at*."""
     schedule.compute_at(stage, at, preserve_unit_loops=True)
     last = schedule.get_loops(stage)[-1]
     if extent_of(schedule, last) <= LONGEST_VECTOR:
@@ -478,7 +462,6 @@ def _copy_inside(schedule: s_tir.Schedule, stage: SBlockRV, at: LoopRV) -> None:
 
 
 def _copy_with_border(schedule: s_tir.Schedule, stage: SBlockRV) -> None:
-    """Copy the input with its border, by rows."""
     work = work_of(schedule, stage)
     *outer, last = schedule.get_loops(stage)
     if extent_of(schedule, last) <= LONGEST_VECTOR:

@@ -134,7 +134,6 @@ def _split_choices(schedule: s_tir.Schedule, store: SBlockRV) -> None:
 
 
 def _conditions(block: tirx.SBlock) -> list[tirx.PrimExpr]:
-    """Return the conditions that decide what *block* reads."""
     ranges, calls = _ranges(block), tir_nodes(block.body, tirx.Call)
     return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
 

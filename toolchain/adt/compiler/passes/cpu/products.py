@@ -37,7 +37,7 @@ from adt.compiler.passes.integers.sums import LEAST_ROWS
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.precision.half import SINGLE
 from adt.compiler.passes.products import Products, Read, broadcast, sums_of, whole
-from adt.compiler.passes.scheduling import Decisions, NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, unroll_all
 
 SUMS, PANELS = "product_sums", "product_panels"
 """The blocks of such a kernel: the sums, and the right operand where it is packed."""
@@ -101,7 +101,6 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     reduced += [te.reduce_axis((0, each), "term")] if each else []
 
     def place(indices: Sequence[tirx.PrimExpr]) -> Any:
-        """Return a product's index in its sum."""
         return indices[0] * each + indices[1] if each else indices[0]
 
     def packed(*at: tirx.PrimExpr) -> Any:
@@ -148,17 +147,14 @@ def product(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -
     row_tiles, wide = schedule.split(row, [None, tile.wide])
     outer = [*batch, row_tiles, panel]
     schedule.reorder(*outer, wide, deep, lane)
-    for loop in (wide, deep):
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, (wide, deep), vector=lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, panel, preserve_unit_loops=True)
     inner = spatial_loops(schedule, sums)[len(outer) :]
     terms, *term = reduce_loops(schedule, sums)
     again, once = schedule.split(terms, [None, 4 if extent_of(schedule, terms) % 4 == 0 else 1])
     schedule.reorder(again, once, *inner, *term)
-    for loop in (once, *inner[:-1]):
-        schedule.unroll(loop)
+    unroll_all(schedule, (once, *inner[:-1]))
     if not dot:
         schedule.vectorize(inner[-1])
     if packs:
@@ -180,7 +176,6 @@ def product(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -
 
 
 def _pack(schedule: s_tir.Schedule, block: SBlockRV, ragged: bool, *, of_terms: bool) -> None:
-    """Pack the right operand into panels."""
     work = work_of(schedule, block)
     *outer, part, _term, lane = schedule.get_loops(block)[: -1 if of_terms else None]
     if of_terms:

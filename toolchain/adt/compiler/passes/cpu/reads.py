@@ -114,7 +114,6 @@ class _Reader:
 
 
 def _chosen(parts: list[Reader], places: Mapping[Any, Any]) -> Any:
-    """Evaluate the way that the condition chooses."""
     condition, *ways = parts
     holds = condition(places)
     if isinstance(holds, frozenset):

@@ -208,13 +208,11 @@ def _products(
 
     @contextmanager
     def sums_of(count: int) -> Iterator[tuple[tirx.PrimExpr, tirx.PrimExpr]]:
-        """Loop over *count* sequences and the columns of a panel."""
         lanes = width & -width  # LLVM keeps no vectors of 48 in registers
         with T.unroll(count) as b, T.unroll(width // lanes) as part, T.vectorized(lanes) as lane:
             yield b, part * lanes + lane
 
     def tile(panel: tirx.PrimExpr, at: tirx.PrimExpr, count: int) -> None:
-        """Compute the sums of *count* sequences from *at* on."""
         sums = T.decl_buffer((count, width), "float32", scope="global", layout=None)
         with sums_of(count) as (b, column):
             T.buffer_store(sums, begin(at + b, panel * width + column), [b, column])

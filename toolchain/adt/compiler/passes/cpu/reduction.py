@@ -27,7 +27,7 @@ from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, variables_of
 from adt.compiler.passes.normalizations import Element
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors, unroll_all
 
 ROW = "whole_row"
 """The blocks that hold a row with what it lacks to whole vectors."""
@@ -79,12 +79,11 @@ def reduction(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions)
     inner = spatial_loops(schedule, sums)[len(outer) :]
     schedule.reorder(*reduce, *inner)
     if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
-        for loop in reduce:
-            schedule.unroll(loop)
+        unroll_all(schedule, reduce)
     *inner, last = inner
-    for loop in [*inner, *schedule.split(last, [None, size])][:-1]:
-        schedule.unroll(loop)
-    schedule.vectorize(spatial_loops(schedule, sums)[-1])
+    unroll_all(
+        schedule, [*inner, *schedule.split(last, [None, size])][:-1], vector=spatial_loops(schedule, sums)[-1]
+    )
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     return f"{width} sums in lanes"
@@ -161,7 +160,6 @@ def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None,
 
 
 def _loops_to(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    """Return the loops around *block* from the outermost to *at*."""
     loops = schedule.get_loops(block)
     places = [schedule.get(loop).loop_var for loop in loops]
     return list(loops[: places.index(schedule.get(at).loop_var) + 1])

@@ -98,7 +98,6 @@ def schedule_of(
 
 
 def _attempts(function: tirx.PrimFunc, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
-    """Pair each of the *rules* with the function that it schedules."""
     yield from ((rule, whole_vectors(function, vectors) if rule is reduction else function) for rule in rules)
     if elements in rules:
         yield elements, simple_indices(function)
@@ -180,8 +179,6 @@ def _bias_addition(block: tirx.SBlock, sums: Any) -> Any | None:
 
 
 def _without(statement: tirx.Stmt, addition: Any) -> Any:
-    """Replace each *addition* in the *statement* by its first operand."""
-
     def replaced(node: Any) -> Any:
         return node.a if tvm_ffi.structural_equal(node, addition) else None
 

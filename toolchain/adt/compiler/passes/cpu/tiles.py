@@ -52,14 +52,12 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
     99 % of the peak with AVX-512, with AVX2 3×4, 4×3, 6×2 and 2×6 some 90 to 97 %, 5×2 and 2×5 90 %, 12×1
     and 4×2 86 %. What is left of a row is a tile of its own, without conditions.
     """
-    best, least = Tile(1, 1, 1), float("inf")
-    for tile in _tiles(width, height, depth, MOST_PIXELS, vectors):
-        pixels = tile.wide * tile.high
-        if height % tile.high or not _fits(pixels, tile.deep * each, vectors):
-            continue
-        if (cost := _cost(tile, width, height, vectors, each)) < least:
-            best, least = tile, cost
-    return best
+    fitting = [
+        tile
+        for tile in _tiles(width, height, depth, MOST_PIXELS, vectors)
+        if height % tile.high == 0 and _fits(tile.wide * tile.high, tile.deep * each, vectors)
+    ]
+    return min(fitting, key=lambda tile: _cost(tile, width, height, vectors, each), default=Tile(1, 1, 1))
 
 
 def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> tuple[Tile, ...]:

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.target import codegen
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.ir.rewriter import static_shape
+from adt.compiler.ir.rewriter import bindings_of, static_shape
 from adt.compiler.passes.dot import SUMS, Dot, dots_of
 from adt.compiler.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.compiler.passes.layout.blockwise import weights_of
@@ -71,18 +71,13 @@ def best_lanes(module: tvm.IRModule, vectors: Vectors) -> int:
     Weights are constants. Lanes of wide blocks idle where channels are few, or groups narrower than a block.
     """
     layers: list[tuple[int, int, int]] = []
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            call = binding.value
-            name = operator_name(call)
-            weight = static_shape(call.args[1]) if name in _LAYERS else None
-            output = static_shape(binding.var) if weight else None
-            if weight and output:
-                layers.append(_layer(name, call, weight, output))
-            elif blockwise := weights_of(module, call):
-                layers.append(
-                    (math.prod(static_shape(binding.var) or ()) * blockwise.form.terms, blockwise.columns, 1)
-                )
+    for binding in bindings_of(module):
+        call, output = binding.value, static_shape(binding.var) or ()
+        weight = static_shape(call.args[1]) if operator_name(call) in _LAYERS else None
+        if weight and output:
+            layers.append(_layer(call, weight, output))
+        elif blockwise := weights_of(module, call):
+            layers.append((math.prod(output) * blockwise.form.terms, blockwise.columns, 1))
     costs = {
         lanes: sum(_cost(*layer, lanes) for layer in layers) for lanes in (4, 8, 16) if lanes <= vectors.lanes
     }
@@ -93,10 +88,9 @@ _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.
 _LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul", *_TRANSPOSED)
 
 
-def _layer(
-    name: str, call: relax.Call, weight: tuple[int, ...], output: tuple[int, ...]
-) -> tuple[int, int, int]:
+def _layer(call: relax.Call, weight: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, int, int]:
     """Return multiply-adds, output channels, and groups of a layer."""
+    name = operator_name(call)
     if name == "relax.matmul":
         return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1
     groups = int(call.attrs.groups)

@@ -119,7 +119,6 @@ class _Joiner(Rewriter):
         return [*(param for param in super().params() if param not in gone), *self.joined]
 
     def _gone(self) -> set[relax.Var]:
-        """Return the parameters that are in others."""
         return {part for parts in self.joined.values() for part in parts}
 
     def weights(self, params: Mapping[str, tvm.runtime.Tensor]) -> dict[str, tvm.runtime.Tensor]:

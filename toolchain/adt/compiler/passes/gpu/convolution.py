@@ -1,9 +1,7 @@
 """Schedule of a convolution on blocked tensors: each work-item keeps a tile of sums in registers.
 
-For each four input channels and each row of the window, a work-item reads the row's texels
-that its tile needs, once, into registers (the block :data:`~adt.compiler.passes.layout.blocks.STAGE`,
-which holds the border's zeros, too), then for each column of the window one texel of weights
-for each of the four channels and each block of output channels, and multiplies them all:
+A work-item reads what its tile needs once into registers, the input by the block
+:data:`~adt.compiler.passes.layout.blocks.STAGE`, which holds the border's zeros, too:
 
     for four in channels:  for row in window:
         x[...] = texels of the row
@@ -13,11 +11,9 @@ for each of the four channels and each block of output channels, and multiplies 
 
 What follows the sums (bias, activation, residual) is computed on them before they are stored.
 
-Where there are few texels and long sums, several work-items share each sum. The fours of input
-channels are dealt out to the work-items of one work-group. Each adds up its part for a tile of texels
-and puts it into local memory; after a barrier one of them adds the parts up, and stores the texels.
-The deep layers of a network have hundreds of texels and thousands of products in each sum: without
-this most of a GPU would be idle.
+The deep layers of a network have hundreds of texels and thousands of products in each sum: most of a GPU
+would be idle. There the fours of input channels are dealt out to the work-items of one work-group; each puts
+its part of the sums into local memory, and after a barrier one adds them up and stores the texels.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ from adt.compiler.passes.gpu.texels import (
 )
 from adt.compiler.passes.gpu.tiles import Sums, Tile, iterations, ranked_groups, ranked_tiles
 from adt.compiler.passes.layout.blocks import STAGE
-from adt.compiler.passes.scheduling import Decisions, NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, unroll_all
 from adt.compiler.passes.words import SUMS
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
@@ -136,7 +132,6 @@ def schedule_convolution(
 
 
 def _direct_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
-    """Schedule *conv* by *tile*; each sum is one work-item's."""
     groups, items, registers = _split_output(schedule, conv, tile)
     _bind(schedule, groups, "blockIdx")
     _bind(schedule, items, "threadIdx")
@@ -177,9 +172,7 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     column, texels_x = schedule.split(columns, [tile.group[0], tile.wide])
     schedule.reorder(part, row, column, *others, texels_y, texels_x, lane)
     _bind(schedule, (column, row, part), "threadIdx")
-    for loop in (*others, texels_y, texels_x):
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, (*others, texels_y, texels_x), vector=lane)
     schedule.compute_at(partial, column, preserve_unit_loops=True)
     _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
 
@@ -214,7 +207,6 @@ def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile)
 
 
 def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], axis: str) -> None:
-    """Make work-groups or work-items of *loops*: along x, y and z."""
     for name, loop in zip("xyz", loops, strict=True):
         schedule.bind(loop, f"{axis}.{name}")
 
@@ -224,9 +216,7 @@ def _finish(
 ) -> None:
     """Compute what follows the sums on all texels of a work-item, each as a vector."""
     *texels, lane = registers
-    for loop in texels:
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    unroll_all(schedule, texels, vector=lane)
     for part in conv.blocks.before:
         schedule.compute_at(part, item, preserve_unit_loops=True)
 
@@ -257,8 +247,7 @@ def _accumulate(
     count = decisions.choose("fours", iterations(sums, tile))
     channel, again = schedule.split(channel, [fours // count, count])
     schedule.reorder(channel, again, *rows, column, *inner, *texels, lane)
-    for loop in (again, column, *inner, *texels):
-        schedule.unroll(loop)
+    unroll_all(schedule, (again, column, *inner, *texels))
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
     at = rows[-1] if rows else again
     weight = next(
@@ -286,8 +275,7 @@ def _depth(schedule: s_tir.Schedule, block: SBlockRV, loop: LoopRV) -> int:
 def _copy_texels(schedule: s_tir.Schedule, block: SBlockRV, depth: int) -> None:
     """Unroll the copy *block* inside of *depth* loops, four lanes at once where it copies four."""
     *others, last = schedule.get_loops(block)[depth:]
-    for loop in others:
-        schedule.unroll(loop)
+    unroll_all(schedule, others)
     if int(schedule.get(last).extent) == LANES:
         schedule.vectorize(last)
     else:

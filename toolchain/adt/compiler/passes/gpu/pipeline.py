@@ -1,9 +1,8 @@
 """The passes of a model for a GPU, with textures or with blocked tensors in buffers, in their order.
 
-What upstream's pipeline for Adreno does differently, and why this one is our own
-(TVM 0.25): its layout pass divides by zero at grouped convolutions, its legalisation
-drops the accumulator type, its rules for pools and its fallback schedule race over the
-lanes of a texel, and what lowers TIR is refused by ``tvm.compile``.
+Why it is not upstream's for Adreno (TVM 0.25): that layout pass divides by zero at grouped convolutions, the
+legalisation drops the accumulator type, the rules for pools and the fallback schedule race over the lanes of
+a texel, and what lowers TIR is refused by ``tvm.compile``.
 """
 
 from __future__ import annotations

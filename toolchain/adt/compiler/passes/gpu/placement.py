@@ -112,7 +112,6 @@ def _settle(
 
 
 def _textured(binding: relax.VarBinding, reasons: Mapping[relax.Var, str]) -> tuple[bool, ...]:
-    """Return which arguments of a kernel's call are images; the output comes last."""
     operands = binding.value.args[1].fields
     return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
 
@@ -255,7 +254,6 @@ class GpuKernels:
         return self.module[kernel]
 
     def _needs_schedule(self, function: tirx.PrimFunc) -> bool:
-        """True if the kernel is scheduled here even where it touches no image."""
         sums = any(rule.takes(function) for rule in RULES if rule is not TEXELS)
         return sums or (not self.images and moves_texels(function))
 

@@ -30,7 +30,7 @@ from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.tiles import Product, ProductTile, best_product_tile
 from adt.compiler.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
-from adt.compiler.passes.scheduling import Decisions, NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, unroll_all
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
@@ -300,7 +300,7 @@ class _Tiles:
                 value = self._at(expression, {"batch": batch, "columns": column, "terms": term})
             return tirx.BufferStore(buffer, value, list(places))
 
-        return _block(buffer.name, [int(extent) for extent in buffer.shape], body)
+        return _block(buffer.name, buffer.shape, body)
 
     def _sums(self, sums: tirx.Buffer, left: tirx.Buffer, right: tirx.Buffer) -> tirx.Stmt:
         unit, parts = self.product.unit, self.tile.parts
@@ -316,19 +316,17 @@ class _Tiles:
             here = [part, batch, row, column]
             return tirx.BufferStore(sums, sums[tuple(here)] + factors[0] * factors[1], here)
 
-        shape = [int(extent) for extent in sums.shape]
-        return _block(SUMS, shape, body, reduce=(self.steps, unit))
+        return _block(SUMS, sums.shape, body, reduce=(self.steps, unit))
 
     def _move(self, parts: tirx.Buffer, sums: tirx.Buffer) -> tirx.Stmt:
-        shape = [int(extent) for extent in parts.shape]
-        return _block(PARTS, shape, lambda at: tirx.BufferStore(parts, sums[tuple(at)], list(at)))
+        return _block(PARTS, parts.shape, lambda at: tirx.BufferStore(parts, sums[tuple(at)], list(at)))
 
     def _total(self, total: tirx.Buffer, parts: tirx.Buffer) -> tirx.Stmt:
         def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
             *at, part = places
             return tirx.BufferStore(total, total[tuple(at)] + parts[(part, *at)], at)
 
-        return _block(TOTAL, [int(extent) for extent in total.shape], body, reduce=(self.tile.parts,))
+        return _block(TOTAL, total.shape, body, reduce=(self.tile.parts,))
 
     def _store(self, sums: tirx.Buffer) -> tirx.Stmt:
         terms, product = self.terms, self.product
@@ -352,7 +350,6 @@ class _Tiles:
 
 
 def _up(extent: int, size: int) -> int:
-    """Round *extent* up to whole tiles of *size*."""
     return ceil_blocks(extent, size) * size
 
 
@@ -363,7 +360,7 @@ def _block(
     reduce: Sequence[int] = (),
 ) -> tirx.Stmt:
     """Build the loops over a block that stores what *body* says for each of its places."""
-    sizes = [*extents, *reduce]
+    sizes = [*map(int, extents), *reduce]
     kinds = [SPATIAL] * len(extents) + [REDUCE] * len(reduce)
     axes = [
         tirx.IterVar(ir.Range(0, size), tirx.Var(f"v{place}", "int32"), kind)
@@ -405,8 +402,7 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         schedule.bind(loop, f"blockIdx.{name}")
     schedule.bind(down, of_row)
     schedule.bind(across, of_column)
-    for loop in (wide, deep):
-        schedule.unroll(loop)
+    unroll_all(schedule, (wide, deep))
     _lanes(schedule, lane, product, by_lane=by_lane)
     inner, depth = across, 5
     if shared:
@@ -422,8 +418,7 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         _batch, row, column = places
         deep, lane = schedule.split(column, [None, product.lanes])
         schedule.reorder(part, row, deep, lane)
-        for loop in (row, deep):
-            schedule.unroll(loop)
+        unroll_all(schedule, (row, deep))
         _lanes(schedule, lane, product)
         schedule.decompose_reduction(total, part)
 
@@ -435,16 +430,14 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         schedule.bind(part, of_part)
         schedule.bind(down, of_row)
         schedule.bind(across, of_column)
-        for loop in (_batch, wide, deep):
-            schedule.unroll(loop)
+        unroll_all(schedule, (_batch, wide, deep))
         _lanes(schedule, lane, product)
         inner, depth = across, 6
     schedule.compute_at(sums, inner, preserve_unit_loops=True)
     part, _batch, row, column, step, four = schedule.get_loops(sums)[depth:]
     deep, lane = schedule.split(column, [None, product.lanes])
     schedule.reorder(step, four, part, _batch, row, deep, lane)
-    for loop in (four, part, _batch, row, deep):
-        schedule.unroll(loop)
+    unroll_all(schedule, (four, part, _batch, row, deep))
     _lanes(schedule, lane, product, by_lane=product.right_by_terms)
     for block in (left, right):
         schedule.compute_at(block, step, preserve_unit_loops=True)
@@ -454,8 +447,7 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
             deep, last = schedule.split(last, [None, product.lanes])
             outer.append(deep)
             by_lanes = True
-        for loop in outer:
-            schedule.unroll(loop)
+        unroll_all(schedule, outer)
         if by_lanes:
             schedule.vectorize(last)
         else:

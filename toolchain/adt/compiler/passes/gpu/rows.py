@@ -177,7 +177,6 @@ class DealtRow:
         return self.each(value if self.whole else element, name)
 
     def _indices(self, at: Sequence[tirx.PrimExpr]) -> list[tirx.PrimExpr]:
-        """Return the indices of the element at a place."""
         *outer, column, item, step, lane = at
         vector = step * self.deal.items + item
         place: tirx.PrimExpr = vector if self.apart else vector * self.lanes + lane
@@ -187,7 +186,6 @@ class DealtRow:
         return [*outer, place, *along, *([column * self.lanes + lane] if self.apart else [])]
 
     def _place(self, indices: Sequence[tirx.PrimExpr]) -> list[tirx.PrimExpr]:
-        """Return the place of an element."""
         count = len(self.outer)
         along: tirx.PrimExpr = 0
         for index, extent in zip(indices[count:], self.axes, strict=False):

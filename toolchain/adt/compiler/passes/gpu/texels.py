@@ -1,14 +1,11 @@
 """Rules for kernels whose result is blocked, by which each work-item writes whole texels.
 
-An image can only be written a texel at a time. TVM's code generator takes any store
-for that of a texel, so a schedule that stores lanes one by one gives wrong numbers
-without a word. Here each work-item computes the four lanes of its texels as vectors.
+TVM's code generator takes any store to an image for that of a texel, so a schedule that stores lanes one by
+one gives wrong numbers without a word. Here each work-item computes the four lanes of its texels as vectors.
 Convolutions are in :mod:`adt.compiler.passes.gpu.convolution`.
 
-A pool over a whole map has no more texels than blocks of channels, and windows of thousands
-of places: with one work-item for each texel most of a GPU would be idle. There the places of
-a window are dealt out to the work-items of one work-group; each adds up its part, or takes the
-greatest, and puts it into local memory; after a barrier one of them does so with the parts.
+A pool over a whole map has few texels, and windows of thousands of places: most of a GPU would be idle. There
+the work-items of a work-group each reduce a part of a window, and one of them, behind a barrier, the parts.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors, unroll_all
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES, SCOPE
 
@@ -229,8 +226,7 @@ def vectorize_reduction(
     """Accumulate all lanes at once, in the innermost loop; *together*: of several texels of a work-item."""
     (*places, lane), reduce = reduction_loops(schedule, reduction, depth)
     schedule.reorder(*reduce, *(places if together else ()), lane)
-    for loop in places if together else ():
-        schedule.unroll(loop)
+    unroll_all(schedule, places if together else ())
     unroll(schedule, reduce[0], unrolled)
     schedule.vectorize(lane)  # before the decomposition, after which it is refused
     schedule.decompose_reduction(reduction, reduce[0])

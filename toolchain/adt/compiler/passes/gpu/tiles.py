@@ -1,21 +1,16 @@
 """Tiles of convolutions and of matrix products, the work of a work-item, chosen by a model of their costs.
 
-A work-item keeps a tile of sums in registers: texels of a row, of some rows, and of some
-neighbouring blocks of channels. What it reads, input and weights, is used for all of them.
-A larger tile reads less for each multiplication, and leaves fewer work-items, of which a
-GPU needs thousands to be busy. Where there are too few, several share each sum: the fours
-of input channels are dealt out to them, and the parts added up in local memory.
-
-The model is the one of a machine with room for so many work-items at a time:
+A larger tile of sums reads less for each multiplication, and leaves fewer work-items, of which a GPU needs
+thousands to be busy. Where there are too few, several share each sum. The model is the one of a machine with
+room for so many work-items at a time:
 
     time = cost of one work-item x (1 + work-items / room)
 
-so that few work-items cost what one costs (its chain of reads), many what they cost
-together. The room is ``Gpu.items`` for work-items with many registers, and up to four times
-that for those with few. The constants are round numbers near those that chose best among 2,000
-random schedules of the convolutions of ResNet-18 and MobileNet-v2, timed on an NVIDIA H200: that
-is one GPU, and no Adreno. Of the schedules of a convolution they choose one that took 1.26 times
-as long as the fastest (geometric mean).
+so that few work-items cost what one costs (its chain of reads), many what they cost together. The room is
+``Gpu.items`` for work-items with many registers, and up to four times that for those with few. The constants
+are round numbers near those that chose best among 2,000 random schedules of the convolutions of ResNet-18 and
+MobileNet-v2, timed on an NVIDIA H200: that is one GPU, and no Adreno. Of the schedules of a convolution they
+choose one that took 1.26 times as long as the fastest (geometric mean).
 """
 
 from __future__ import annotations

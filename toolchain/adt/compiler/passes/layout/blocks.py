@@ -403,7 +403,7 @@ def _staged(x: te.Tensor, window: Window, outputs: Sequence[int], dtype: str) ->
     def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         place, lane = at[: len(spatial)], at[len(spatial) :]
         read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
-        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype, outside).astype(dtype)
+        return padded(read, place, (0,) * len(spatial), border, spatial, outside).astype(dtype)
 
     return te.compute((*x.shape[:2], *covered, *x.shape[2 + len(outputs) :]), value, name=STAGE)
 
@@ -416,19 +416,19 @@ def pool(x: te.Tensor, window: Window, kind: str, count_padding: bool) -> te.Ten
     taps, _ = window.taps()
 
     def value(
-        n: tirx.PrimExpr, c: tirx.PrimExpr, at: Sequence[tirx.PrimExpr], outside: tirx.PrimExpr | None = None
+        n: tirx.PrimExpr, c: tirx.PrimExpr, at: Sequence[tirx.PrimExpr], outside: tirx.PrimExpr
     ) -> tirx.PrimExpr:
         read = lambda *place: x(n, c, *place, at[-1])  # noqa: E731
-        return padded(read, at[:-1], taps, window, spatial, x.dtype, outside)
+        return padded(read, at[:-1], taps, window, spatial, outside)
 
     if kind != "avg":
         lowest = te.min_value(x.dtype)
         return te.compute(
             shape, lambda n, c, *at: te.max(value(n, c, at, lowest), axis=taps), name=f"{kind}_blocks"
         )
-    accumulated = "float32"
+    zero = tirx.const(0, x.dtype)
     total = te.compute(
-        shape, lambda n, c, *at: te.sum(value(n, c, at).astype(accumulated), axis=taps), name="sum_blocks"
+        shape, lambda n, c, *at: te.sum(value(n, c, at, zero).astype("float32"), axis=taps), name="sum_blocks"
     )
 
     def mean(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
@@ -440,7 +440,7 @@ def pool(x: te.Tensor, window: Window, kind: str, count_padding: bool) -> te.Ten
             else:
                 last = tirx.min(first + window.kernel[axis], int(spatial[axis]))
                 count = count * tirx.max(last - tirx.max(first, 0), 1)
-        return (total(n, c, *at) / tirx.Cast(accumulated, count)).astype(x.dtype)
+        return (total(n, c, *at) / tirx.Cast("float32", count)).astype(x.dtype)
 
     return te.compute(shape, mean, name="mean_blocks")
 
@@ -451,10 +451,9 @@ def padded(
     taps: Sequence[tirx.PrimExpr],
     window: Window,
     spatial: Sequence[int],
-    dtype: str,
-    outside: tirx.PrimExpr = None,
+    outside: tirx.PrimExpr,
 ) -> tirx.PrimExpr:
-    """Return what *read* gives under a window's tap; *outside* (by default 0) in the padding."""
+    """Return what *read* gives under a window's tap; *outside* in the padding."""
     places = window.places(position, taps)
     at = [place - low for place, low in zip(places, window.before, strict=True)]
     inside = []
@@ -465,4 +464,4 @@ def padded(
             inside.append(index < extent)
     if not inside:
         return read(*at)
-    return tirx.if_then_else(te.all(*inside), read(*at), tirx.const(0, dtype) if outside is None else outside)
+    return tirx.if_then_else(te.all(*inside), read(*at), outside)

@@ -44,15 +44,20 @@ class _Walk(Rewriter):
         return self.first[value]
 
     def bind(self, binding: relax.VarBinding) -> None:
-        value = binding.value
+        variable, value = binding.var, binding.value
         name = operator_name(value)
         if name and not isinstance(binding, relax.MatchCast):
-            rule = _elementwise if name in ELEMENTWISE else _RULES.get(name)
-            result = rule(self, binding.var, value) if rule else None
-            if binding.var in self.values:  # the rule gave it the form of the model
+            result = None
+            if name in ELEMENTWISE:
+                result = _elementwise(self, variable, value)
+            elif name in _RULES:
+                result = _RULES[name](self, variable, value)
+            elif name in _RULES_OF_FIRST and value.args[0] in self.first:
+                result = _RULES_OF_FIRST[name](self, self.first[value.args[0]], variable, value)
+            if variable in self.values:  # the rule gave it the form of the model
                 return
             if result is not None:
-                self.first[binding.var] = self.builder.emit(result)
+                self.first[variable] = self.builder.emit(result)
                 return
         super().bind(binding)
 
@@ -88,14 +93,13 @@ def _convolution(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.E
     )
 
 
-def _pool(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
-    (data,) = call.args
+def _pool(_walk: _Walk, x: relax.Var, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     attrs = call.attrs
-    if data not in walk.first or attrs.layout != "NHWC":
+    if attrs.layout != "NHWC":
         return None
     operator = relax.op.nn.max_pool2d if call.op.name.endswith("max_pool2d") else relax.op.nn.avg_pool2d
     return operator(
-        walk.first[data],
+        x,
         list(attrs.pool_size),
         list(attrs.strides),
         list(attrs.padding),
@@ -131,30 +135,26 @@ def _operand(walk: _Walk, value: relax.Expr) -> relax.Expr | None:
     return walk.channels_first(value) if len(shape) == 4 else None
 
 
-def _prelu(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
-    data, slope = call.args
-    if data not in walk.first or int(call.attrs.axis) % 4 != 3 or not isinstance(slope, relax.Constant):
+def _prelu(_walk: _Walk, x: relax.Var, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
+    slope = call.args[1]
+    if int(call.attrs.axis) % 4 != 3 or not isinstance(slope, relax.Constant):
         return None
-    return relax.op.nn.prelu(walk.first[data], slope, 1)
+    return relax.op.nn.prelu(x, slope, 1)
 
 
-def _pad(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
-    data = call.args[0]
-    if data not in walk.first or len(call.args) != 1:
+def _pad(_walk: _Walk, x: relax.Var, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
+    if len(call.args) != 1:
         return None
     widths = [int(width) for width in call.attrs.pad_width]
     moved = [width for axis in TO_FIRST for width in widths[2 * axis : 2 * axis + 2]]
-    return relax.op.nn.pad(walk.first[data], moved, call.attrs.pad_mode, float(call.attrs.pad_value))
+    return relax.op.nn.pad(x, moved, call.attrs.pad_mode, float(call.attrs.pad_value))
 
 
-def _mean(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
-    (data,) = call.args
-    if data not in walk.first or call.attrs.axis is None:
+def _mean(walk: _Walk, x: relax.Var, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
+    if call.attrs.axis is None:
         return None
     axes = sorted(int(axis) % 4 for axis in call.attrs.axis)
-    result = relax.op.mean(
-        walk.first[data], [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims)
-    )
+    result = relax.op.mean(x, [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims))
     if call.attrs.keepdims:
         return result
     if axes == [1, 2]:  # what is left, (N, C), is in the order of both forms
@@ -162,12 +162,11 @@ def _mean(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | No
     return None
 
 
-def _reshape(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
+def _reshape(walk: _Walk, x: relax.Var, variable: relax.Var, call: relax.Call) -> None:
     """Reshape a single pixel: the order is that of both forms."""
-    data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
-    if data in walk.first and shape and output and shape[1:3] == (1, 1):
-        walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))
-    return None
+    shape, output = static_shape(call.args[0]), static_shape(variable)
+    if shape and output and shape[1:3] == (1, 1):
+        walk.values[variable] = walk.builder.emit(relax.op.reshape(x, output))
 
 
 def _concat(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -181,11 +180,8 @@ def _concat(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | 
     )
 
 
-def _resize(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
-    data = call.args[0]
-    if data not in walk.first or call.attrs.layout != "NHWC":
-        return None
-    return resized(call, walk.first[data], "NCHW")
+def _resize(_walk: _Walk, x: relax.Var, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
+    return resized(call, x, "NCHW") if call.attrs.layout == "NHWC" else None
 
 
 def _lookup(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -201,15 +197,18 @@ def _constant(array: NDArray[np.generic], like: relax.Expr) -> relax.Expr:
 
 _RULES: Mapping[str, Callable[[_Walk, relax.Var, relax.Call], relax.Expr | None]] = {
     "relax.concat": _concat,
+    "relax.nn.conv2d": _convolution,
+    "relax.take": _lookup,
+}
+_RULES_OF_FIRST: Mapping[str, Callable[[_Walk, relax.Var, relax.Var, relax.Call], relax.Expr | None]] = {
     "relax.flatten": _reshape,
     "relax.image.resize2d": _resize,
     "relax.mean": _mean,
     "relax.nn.avg_pool2d": _pool,
-    "relax.nn.conv2d": _convolution,
     "relax.nn.max_pool2d": _pool,
     "relax.nn.pad": _pad,
     "relax.nn.prelu": _prelu,
     "relax.reshape": _reshape,
     "relax.squeeze": _reshape,
-    "relax.take": _lookup,
 }
+"""Rules for calls whose first argument has channels first, which they get, too."""

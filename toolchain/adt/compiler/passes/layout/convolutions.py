@@ -105,7 +105,6 @@ def _terms(walk: Walk, variable: relax.Var, channels: int, positions: tuple[int,
 
 
 def _in_few(walk: Walk, data: relax.Expr, terms: Terms) -> relax.Var:
-    """Pack the plain tensor *data* in blocks of as few channels as there are *terms*."""
     return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
 
 
@@ -381,7 +380,6 @@ def _product_of_rows(x: te.Tensor, multiply: Callable[[Any], Any], blocking: Blo
 
 
 def _product_obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr) -> str:
-    """Return why a matrix product cannot be in rows; empty if it can."""
     rows, shape = static_shape(data), static_shape(weight)
     if rows is None or shape is None:
         return "its shapes are not static"

@@ -34,8 +34,7 @@ def pad(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     if data not in walk.blocked or not walk.can_block(variable):
         return False
     whole_blocks = walk.can_block(data, whole=True) and channels[0] == 0 == channels[1] % walk.lanes
-    whole = channels == zeros or whole_blocks
-    if not whole:
+    if channels != zeros and not whole_blocks:
         return False
     widths = [0, 0, 0, channels[1] // walk.lanes, *(width for pair in spatial for width in pair), 0, 0]
     walk.blocked[variable] = walk.builder.emit(
@@ -72,13 +71,13 @@ def split(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     if data not in walk.blocked or shape is None:
         return False
     axis = int(call.attrs.axis) % len(shape)
-    fields = [tuple(int(extent) for extent in part.shape.values) for part in variable.struct_info.fields]
-    if axis == 1 and any(part[1] % walk.lanes for part in fields):
+    extents = [int(part.shape.values[axis]) for part in variable.struct_info.fields]
+    if axis == 1 and any(extent % walk.lanes for extent in extents):
         return False
     parts: list[Any] = []
     start, source = 0, walk.blocked[data]
-    for part in fields:
-        extent = part[axis] // (walk.lanes if axis == 1 else 1)
+    for channels in extents:
+        extent = channels // (walk.lanes if axis == 1 else 1)
         if axis == 1:
             walk.fields[variable, len(parts)] = _part(source, start, extent)
         parts.append(walk.builder.emit(relax.op.strided_slice(source, [axis], [start], [start + extent])))
@@ -97,16 +96,16 @@ def strided_slice(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or not walk.can_block(variable):
         return False
-    numbers = [_numbers(values) for values in (axes, begin, *strides)]
-    if any(values is None for values in numbers):
+    numbers = [number for values in (axes, begin, *strides) if (number := _numbers(values)) is not None]
+    if len(numbers) < 2 + len(strides):
         return False
-    places = [axis % len(shape) for axis in numbers[0] or ()]
+    places = [axis % len(shape) for axis in numbers[0]]
     steps = numbers[2] if strides else [1] * len(places)
     starts = [
         min(first + shape[axis] if first < 0 else first, shape[axis])
-        for axis, first in zip(places, numbers[1] or (), strict=True)
+        for axis, first in zip(places, numbers[1], strict=True)
     ]
-    if any(step < 1 for step in steps or ()):
+    if any(step < 1 for step in steps):
         return False
     if places == [1] and steps == [1] and starts[0] % walk.lanes == 0 == output[1] % walk.lanes:
         first, count = starts[0] // walk.lanes, output[1] // walk.lanes
@@ -117,10 +116,8 @@ def strided_slice(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         return True
     if not all(axis > 1 for axis in places):
         return False
-    ends = [
-        first + (output[axis] - 1) * step + 1
-        for axis, first, step in zip(places, starts, steps or (), strict=True)
-    ]
+    moves = zip(places, starts, steps, strict=True)
+    ends = [first + (output[axis] - 1) * step + 1 for axis, first, step in moves]
     walk.blocked[variable] = walk.builder.emit(
         relax.op.strided_slice(walk.blocks_of(data), places, starts, ends, steps)
     )

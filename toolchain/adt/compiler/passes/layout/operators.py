@@ -202,33 +202,24 @@ def _blocked_constant(walk: Walk, value: relax.Expr, rank: int) -> Any:
     return relax.const(blocks.packed(array, axis=1, lanes=walk.lanes), value.struct_info.dtype)
 
 
-def pool(kind: str) -> Rule:
-    """Return the rule for pools that give the *kind* (``max`` or ``avg``) of each window."""
-
-    def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-        (data,) = call.args
-        attrs, output, shape = call.attrs, static_shape(variable), static_shape(data)
-        if data not in walk.blocked or not str(attrs.layout).startswith("NC") or not output or not shape:
+def pool(walk: Walk, variable: relax.Var, call: relax.Call, *, kind: str) -> bool:
+    """Pool by giving the *kind* (``max`` or ``avg``) of each window."""
+    (data,) = call.args
+    attrs, output, shape = call.attrs, static_shape(variable), static_shape(data)
+    if data not in walk.blocked or not str(attrs.layout).startswith("NC") or not output or not shape:
+        return False
+    window = window_of(attrs.pool_size, attrs)
+    lengths = zip(output[2:], window.extents(shape[2:]), window.strides, strict=True)
+    missing = [(length - extent) * stride for length, extent, stride in lengths]
+    count_padding = kind == "avg" and bool(attrs.count_include_pad)
+    if any(missing):  # ceil_mode: the last window reaches beyond the padding
+        if count_padding:
             return False
-        window = window_of(attrs.pool_size, attrs)
-        missing = tuple(
-            (length - extent) * stride
-            for length, extent, stride in zip(
-                output[2:], window.extents(shape[2:]), window.strides, strict=True
-            )
-        )
-        count_padding = kind == "avg" and bool(attrs.count_include_pad)
-        if any(missing):  # ceil_mode: the last window reaches beyond the padding
-            if count_padding:
-                return False
-            after = tuple(high + more for high, more in zip(window.after, missing, strict=True))
-            window = Window(window.kernel, window.strides, window.before, after, window.dilation)
-        if kind == "avg" and any(spread != 1 for spread in window.dilation):
-            return False
-        walk.blocked[variable] = _pooled(walk, data, window, kind, count_padding)
-        return True
-
-    return rule
+        window = window.widened([0] * len(missing), missing)
+    if kind == "avg" and any(spread != 1 for spread in window.dilation):
+        return False
+    walk.blocked[variable] = _pooled(walk, data, window, kind, count_padding)
+    return True
 
 
 def adaptive_pool(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
@@ -244,26 +235,22 @@ def adaptive_pool(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     return True
 
 
-def global_pool(kind: str) -> Rule:
-    """Return the rule for a mean or maximum over all spatial axes, whether it keeps them or not."""
-
-    def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-        (data,) = call.args
-        shape, output = static_shape(data), static_shape(variable)
-        if call.attrs.axis is None:
-            return of_all(walk, variable, call)
-        if data not in walk.blocked or shape is None or output is None:
-            return False
-        if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
-            return False
-        result = _pooled(walk, data, _tiles(shape[2:]), kind, False)
-        if len(output) == len(shape):
-            walk.blocked[variable] = result
-        else:
-            walk.rows[variable] = walk.reshaped(result, walk.blocking.rows_shape(shape[:2]))
-        return True
-
-    return rule
+def global_pool(walk: Walk, variable: relax.Var, call: relax.Call, *, kind: str) -> bool:
+    """Take a mean or maximum over all spatial axes, whether they are kept or not."""
+    (data,) = call.args
+    shape, output = static_shape(data), static_shape(variable)
+    if call.attrs.axis is None:
+        return of_all(walk, variable, call)
+    if data not in walk.blocked or shape is None or output is None:
+        return False
+    if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
+        return False
+    result = _pooled(walk, data, _tiles(shape[2:]), kind, False)
+    if len(output) == len(shape):
+        walk.blocked[variable] = result
+    else:
+        walk.rows[variable] = walk.reshaped(result, walk.blocking.rows_shape(shape[:2]))
+    return True
 
 
 def of_all(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
@@ -341,15 +328,15 @@ RULES: Mapping[str, Rule] = {
     "relax.concat": movement.concat,
     "relax.image.resize2d": movement.resize,
     "relax.matmul": product,
-    "relax.max": global_pool(EXTREMUM),
-    "relax.mean": global_pool("avg"),
+    "relax.max": partial(global_pool, kind=EXTREMUM),
+    "relax.mean": partial(global_pool, kind="avg"),
     "relax.min": of_all,
     "relax.nn.adaptive_avg_pool2d": adaptive_pool,
-    **{f"relax.nn.avg_pool{rank}d": pool("avg") for rank in (1, 2, 3)},
+    **{f"relax.nn.avg_pool{rank}d": partial(pool, kind="avg") for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d": convolution for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d_transpose": transposed for rank in (1, 2, 3)},
     "relax.nn.group_norm": group_norm,
-    **{f"relax.nn.max_pool{rank}d": pool("max") for rank in (1, 2, 3)},
+    **{f"relax.nn.max_pool{rank}d": partial(pool, kind="max") for rank in (1, 2, 3)},
     "relax.nn.pad": movement.pad,
     "relax.nn.prelu": prelu,
     "relax.permute_dims": movement.permute,

@@ -214,7 +214,6 @@ class Walk(Rewriter):
         return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_blocks")
 
     def _flat(self, variable: relax.Var) -> relax.Var:
-        """Return the plain form of what is in rows."""
         shape = static_shape(variable)
         assert shape is not None  # it is in rows
         result = self.rows[variable]
