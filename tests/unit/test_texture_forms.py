@@ -43,15 +43,15 @@ def test_a_wider_window_has_the_same_outputs() -> None:
     ("window", "depth"), [(49, 128), (12544, 4), (196, 18), (169, 5), (64, 1), (49, 320)]
 )
 def test_the_work_items_of_a_pool_divide_its_windows_and_channels(window: int, depth: int) -> None:
-    shares = shares_of(window, depth, ANY_ADRENO)
+    parts, texels = shares_of(window, depth, ANY_ADRENO)
 
-    assert window % shares.parts == 0
-    assert depth % shares.texels == 0
-    assert 1 < shares.parts * shares.texels <= ANY_ADRENO.work_group
-    assert window // shares.parts >= 4
-    more = [size for size in range(shares.texels + 1, depth + 1) if depth % size == 0]
-    filled = shares.parts * shares.texels >= ANY_ADRENO.wave
-    assert filled or not more or shares.parts * more[0] > ANY_ADRENO.work_group
+    assert window % parts == 0
+    assert depth % texels == 0
+    assert 1 < parts * texels <= ANY_ADRENO.work_group
+    assert window // parts >= 4
+    more = [size for size in range(texels + 1, depth + 1) if depth % size == 0]
+    filled = parts * texels >= ANY_ADRENO.wave
+    assert filled or not more or parts * more[0] > ANY_ADRENO.work_group
 
 
 def test_a_window_that_no_work_items_divide_is_not_dealt_out() -> None:

@@ -89,5 +89,4 @@ def extrema_keep_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
         return tirx.stmt_functor.ir_transform(block, None, changed, ["tirx.BufferStore"])
 
-    body = tirx.stmt_functor.ir_transform(function.body, None, kept, ["tirx.SBlock"])
-    return function.with_body(body)
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, ["tirx.SBlock"]))

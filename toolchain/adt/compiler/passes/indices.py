@@ -32,8 +32,7 @@ def narrow_indices(function: tirx.PrimFunc) -> tirx.PrimFunc:
 def simple_indices(function: tirx.PrimFunc) -> Any:
     """Simplify the indices of *function* by the extents of each block's axes.
 
-    TVM later makes wrong indices of remainders that are none, as reshapes have
-    (:mod:`adt.compiler.passes.cpu.reads`).
+    TVM makes wrong indices of remainders that are none (:mod:`adt.compiler.passes.cpu.reads`).
     """
 
     def simplified(block: tirx.SBlock) -> Any:

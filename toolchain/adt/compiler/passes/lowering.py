@@ -185,8 +185,7 @@ def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.
         return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
 
     if isinstance(value, tirx.Add | tirx.Min) and is_multiple(value.a) and is_multiple(value.b):
-        parts = [_quotient(part, divisor, analyzer) for part in (value.a, value.b)]
-        return type(value)(*parts)
+        return type(value)(*(_quotient(part, divisor, analyzer) for part in (value.a, value.b)))
     quotient = tirx.floordiv(value, divisor)
     return analyzer.simplify(quotient) if is_multiple(value) else quotient
 
@@ -199,8 +198,7 @@ def exact_numbers(function: tirx.PrimFunc) -> tirx.PrimFunc:
         number = np.float32(node.value)
         if node.dtype != "float32" or not np.isfinite(number) or np.float32(f"{number:e}") == number:
             return node
-        bits = tirx.const(int(number.view(np.int32)), "int32")
-        return tirx.call_pure_extern("float32", "as_float", bits)
+        return tirx.call_pure_extern("float32", "as_float", tirx.const(int(number.view(np.int32)), "int32"))
 
     if function.attrs["target"].kind.name != "opencl":
         return function

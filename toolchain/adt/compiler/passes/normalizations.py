@@ -80,7 +80,7 @@ class Normalizations(Rewriter):
     def __init__(self, module: tvm.IRModule, rows: Rows) -> None:
         super().__init__(module)
         self.rows = rows
-        self.bound: dict[relax.Var, relax.Expr] = {}  # variable of the module, no input, to its value
+        self.bound: dict[relax.Var, relax.Expr] = {}  # variable of the module to its value
         self.normal: dict[relax.Var, Normalization] = {}
         """Variable of the module that is a normalization; what only leads to it is left out later."""
 
@@ -158,6 +158,10 @@ class Normalizations(Rewriter):
             return self._extended(args, "shift")
         return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
 
+    def _value(self, variable: relax.Expr) -> Any:
+        """Return what *variable* is bound to; None where it is no variable, or an input."""
+        return self.bound.get(variable)
+
     def _extended(self, operands: Sequence[relax.Expr], name: str) -> Normalization | None:
         """Return the normalization among *operands* with the other one as its ``scale`` or ``shift``."""
         for normal, extra in (operands, reversed(operands)):
@@ -171,7 +175,7 @@ class Normalizations(Rewriter):
     def _by_inverse(self, first: relax.Expr, second: relax.Expr) -> Normalization | None:
         """Match a product by 1 / √(…)."""
         for value, inverse in ((first, second), (second, first)):
-            call = self.bound.get(inverse)
+            call = self._value(inverse)
             name = operator_name(call)
             if name == "relax.rsqrt":
                 return self._by_root(value, call.args[0])
@@ -180,16 +184,16 @@ class Normalizations(Rewriter):
         return None
 
     def _by_deviation(self, value: relax.Expr, deviation: relax.Expr) -> Normalization | None:
-        call = self.bound.get(deviation)
+        call = self._value(deviation)
         return self._by_root(value, call.args[0]) if operator_name(call) == "relax.sqrt" else None
 
     def _by_root(self, value: relax.Expr, radicand: relax.Expr) -> Normalization | None:
         """Match ``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
-        total = self.bound.get(radicand)
+        total = self._value(radicand)
         if operator_name(total) != "relax.add":
             return None
         for mean, number in (total.args, reversed(total.args)):
-            epsilon, square = _number(number), self.bound.get(mean)
+            epsilon, square = _number(number), self._value(mean)
             if epsilon is None or operator_name(square) not in ("relax.mean", "relax.variance"):
                 continue
             axes = [int(axis) for axis in square.attrs.axis or ()]
@@ -207,16 +211,16 @@ class Normalizations(Rewriter):
 
     def _centred(self, value: relax.Expr, axes: Sequence[int]) -> relax.Expr | None:
         """Return the tensor from which *value* subtracts its mean over *axes*; None: it does not."""
-        call = self.bound.get(value)
+        call = self._value(value)
         if operator_name(call) != "relax.subtract":
             return None
-        source, mean = call.args[0], self.bound.get(call.args[1])
+        source, mean = call.args[0], self._value(call.args[1])
         if operator_name(mean) != "relax.mean" or not mean.args[0].same_as(source) or not mean.attrs.keepdims:
             return None
         return source if [int(axis) for axis in mean.attrs.axis or ()] == list(axes) else None
 
     def _is_square(self, square: relax.Expr, value: relax.Expr) -> bool:
-        call = self.bound.get(square)
+        call = self._value(square)
         name = operator_name(call)
         if name == "relax.power":
             return bool(call.args[0].same_as(value)) and _number(call.args[1]) == 2

@@ -142,8 +142,7 @@ def relax_pipeline(
 ) -> tvm.transform.Pass:
     """Make the pipeline of ``tvm.compile`` for kernels on *device* (``cpu``, ``opencl`` or ``cuda``).
 
-    *plain* gets the kernels before they are scheduled, by name. *vectors* are what a CPU's rules schedule
-    for; without, the rest stay plain loops there.
+    *plain* gets the kernels before they are scheduled, by name. A CPU's rules schedule for *vectors*, if any.
     """
     if device == "cpu":  # TVM's default build fuses nothing by itself: each operator would be a loop
         fusion, rest = [*cpu_dispatch(), relax.get_pipeline("zero")], kernel_pipeline(schedules, vectors)
@@ -161,8 +160,7 @@ def relax_pipeline(
 def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.transform.Pass:
     """Return the rest of a CPU's pipeline: kernels get one of *schedules*, or one for *vectors*, if given."""
     rules = [] if vectors is None else [schedule_kernels(vectors)]
-    passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
-    return tvm.transform.Sequential(passes)
+    return tvm.transform.Sequential([take_schedules(schedules), *rules, relax.get_pipeline("default_build")])
 
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:

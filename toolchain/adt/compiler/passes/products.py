@@ -75,8 +75,7 @@ class Products(Rewriter):
         name = operator_name(call)
         if name == "relax.matmul" and self.takes(*call.args):
             left, right = call.args
-            readers = self.readers[binding.var]
-            names = [operator_name(reader.value) if reader else "" for reader in readers]
+            names = [operator_name(reader.value) if reader else "" for reader in self.readers[binding.var]]
             if self.transposes_results and names == [PERMUTE]:
                 self.products[binding.var] = left, right
             else:

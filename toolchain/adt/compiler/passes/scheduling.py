@@ -55,12 +55,14 @@ class Decisions:
         return ways[place]
 
 
-def unroll_all(schedule: s_tir.Schedule, loops: Iterable[LoopRV], vector: LoopRV | None = None) -> None:
-    """Unroll the *loops* of a tile, and compute the lanes of *vector* at once."""
+def unroll_all(
+    schedule: s_tir.Schedule, loops: Iterable[LoopRV], lane: LoopRV | None = None, *, vector: bool = True
+) -> None:
+    """Unroll the *loops* of a tile; *lane*, if there is one, becomes a *vector*, or is unrolled, too."""
     for loop in loops:
         schedule.unroll(loop)
-    if vector is not None:
-        schedule.vectorize(vector)
+    if lane is not None:
+        (schedule.vectorize if vector else schedule.unroll)(lane)
 
 
 def divisors(extent: int, most: int) -> list[int]:

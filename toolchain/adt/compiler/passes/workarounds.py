@@ -53,22 +53,21 @@ def scans_as_reductions() -> tvm.transform.Pass:
 
     def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
         (data,), attributes = call.args, call.attrs
-        extents, axis = static_shape(data), attributes.axis
+        extents = static_shape(data)
         if extents is None:
             return call
-        outer, length, inner = (1, math.prod(extents), 1) if axis is None else _around(extents, int(axis))
-        flat = builder.emit(relax.op.reshape(data, (outer, length, inner)))
+        if attributes.axis is None:
+            extents, axis = (math.prod(extents),), 0
+        else:
+            axis = int(attributes.axis) % len(extents)
+        around = math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
+        flat = builder.emit(relax.op.reshape(data, around))
         dtype = call.struct_info.dtype
         operation = "sum" if operator_name(call) == "relax.cumsum" else "product"
         scanned = builder.emit_te(_scan, flat, operation, dtype, bool(attributes.exclusive))
         return relax.op.reshape(scanned, call.struct_info.shape)
 
     return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
-
-
-def _around(extents: Sequence[int], axis: int) -> tuple[int, int, int]:
-    axis %= len(extents)
-    return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
 
 
 def _scan(data: te.Tensor, operation: str, dtype: str, exclusive: bool) -> te.Tensor:

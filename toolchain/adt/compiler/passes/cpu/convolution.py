@@ -113,7 +113,7 @@ def convolution(schedule: s_tir.Schedule, vectors: Vectors, decisions: Decisions
     places.insert(0 if order.inside is None else len(places) - order.inside, panel)
     outer = [images, *places]
     schedule.reorder(*outer, high, wide, deep, lane)
-    unroll_all(schedule, (high, wide, deep), vector=lane)
+    unroll_all(schedule, (high, wide, deep), lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
     if dot:
@@ -161,10 +161,7 @@ class Order:
 
 
 def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
-    """Return the orders of tiles of *positions* and *blocks* of channels, the usual first.
-
-    The weights of a block are read again for each tile, or what is read of the input for each block.
-    """
+    """Return the orders of tiles, the usual first. For each, either weights or inputs are read again."""
     if positions == 1 or blocks == 1:
         return [Order()]
     inside = [Order(1, words=", rows before blocks"), Order(0, words=", tiles before blocks")]
@@ -201,7 +198,6 @@ def _divides(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> bool
 def _make_one_row(schedule: s_tir.Schedule, sums: SBlockRV, store: SBlockRV, stage: SBlockRV | None) -> None:
     """Make one axis of all spatial ones, also of *stage*: tiles divide 49 positions better than 7."""
     extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
-
     of_terms = _of_terms(schedule, sums)
 
     def flat(*axes: tirx.Var) -> list[tirx.PrimExpr]:
@@ -212,8 +208,7 @@ def _make_one_row(schedule: s_tir.Schedule, sums: SBlockRV, store: SBlockRV, sta
         return [*axes[:2], place, *others[:2], *(others[-1:] if of_terms and len(others) > 1 else ())]
 
     def index_map(axes: int) -> tirx.IndexMap:
-        dtype = str(schedule.get(sums).iter_vars[0].var.dtype)
-        return IndexMap.from_func(flat, ndim=axes, index_dtype=dtype)
+        return IndexMap.from_func(flat, ndim=axes, index_dtype=str(schedule.get(sums).iter_vars[0].var.dtype))
 
     stages = [stage] if stage else []
     for block in (*stages, sums):
@@ -262,7 +257,7 @@ def _accumulate(
     if not vectors.by_element:  # the fewest values stay in registers, of positions or of weights
         tile.sort(key=lambda loop: -extent_of(schedule, loop))
     schedule.reorder(*([*windows, block] if taps_first else [block, *windows]), again, once, *tile, lane)
-    unroll_all(schedule, (once, *tile), vector=lane)
+    unroll_all(schedule, (once, *tile), lane)
 
 
 def _of_terms(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
@@ -321,7 +316,8 @@ def _read_terms_by_vectors(
     tile = stage or schedule.cache_read(reader, 0, "global")
     schedule.compute_at(tile, again, preserve_unit_loops=True)
     loops = schedule.get_loops(tile)[-len(schedule.get(tile).writes[0].buffer.shape) :]
-    unroll_all(schedule, loops[:first], vector=schedule.fuse(*loops[first:]))
+    unroll_all(schedule, loops[:first])
+    schedule.vectorize(schedule.fuse(*loops[first:]))
 
 
 def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> Any:
@@ -347,7 +343,7 @@ def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> 
     schedule.compute_at(reader, again, preserve_unit_loops=True)
     *loops, term = schedule.get_loops(reader)[2 - len(block.iter_vars) :]
     blocks, within = schedule.split(term, [None, ONCE])
-    unroll_all(schedule, (*loops, blocks), vector=within)
+    unroll_all(schedule, (*loops, blocks), within)
     return reader
 
 
@@ -367,7 +363,7 @@ def _read_by_vectors(
         tile = stage or schedule.cache_read(sums, 0, "global")
         schedule.compute_at(tile, outside, preserve_unit_loops=True)
         *positions, lane = schedule.get_loops(tile)[-len(shape) :]
-        unroll_all(schedule, positions, vector=lane)
+        unroll_all(schedule, positions, lane)
     longest = math.inf if vectors.registers <= FEW else 0 if together else UNROLLED_BY_LLVM
     if windows and extent_of(schedule, windows[-1]) <= longest:
         schedule.fuse(*windows)
@@ -413,7 +409,7 @@ def _depthwise_loops(
     row_tile, wide = schedule.split(row, [None, wide_size])
     column_tile, high = schedule.split(column, [None, high_size])
     schedule.reorder(column_tile, row_tile, high, wide, lane)
-    unroll_all(schedule, (high, wide), vector=lane)
+    unroll_all(schedule, (high, wide), lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, row_tile, preserve_unit_loops=True)
     at = len(outer) + 2
@@ -422,7 +418,7 @@ def _depthwise_loops(
     schedule.reorder(*reduce, *spatial)
     taps = math.prod(extent_of(schedule, loop) for loop in reduce)
     unrolled = decisions.choose("taps", (taps <= UNROLLED_TAPS, taps > UNROLLED_TAPS))
-    unroll_all(schedule, (*(reduce if unrolled else ()), *spatial[:-1]), vector=spatial[-1])
+    unroll_all(schedule, (*(reduce if unrolled else ()), *spatial[:-1]), spatial[-1])
     if width % wide_size or border == EDGES:
         partition(schedule, row_tile)
     elif copied and vectors.by_element and extent_of(schedule, row_tile) <= UNROLLED_BY_LLVM:

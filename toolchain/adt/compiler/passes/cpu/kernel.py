@@ -94,8 +94,7 @@ def parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], work: int) -> Lo
 
 
 def partition(schedule: s_tir.Schedule, loop: LoopRV) -> None:
-    """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
-    beyond a multiple of tiles, what is outside of a border, which part of a concatenation it is.
+    """Have *loop* computed in parts without conditions on it: tiles, borders, parts of concatenations.
 
     TVM fails to where indices have 64 bits: there the conditions stay.
     """

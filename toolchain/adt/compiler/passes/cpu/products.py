@@ -77,13 +77,11 @@ class CpuProducts(Products):
         if not a.lies_along(-1):
             a = whole(left)
         shapes = a.shape, b.shape
-        if dot := self._dot_of(left, right):
-            return self.emit_product(
-                a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes, dot.terms)
-            )
-        if a.shape[-2] >= LEAST_ROWS and (b.shape[-1] % lanes or not b.lies_along(-1)):
-            return self.emit_product(a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes))
-        name = SUMS if a.shape[-2] >= LEAST_ROWS else TERMS
+        dot, many = self._dot_of(left, right), a.shape[-2] >= LEAST_ROWS
+        if dot or (many and (b.shape[-1] % lanes or not b.lies_along(-1))):
+            each = dot.terms if dot else 0
+            return self.emit_product(a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes, each))
+        name = SUMS if many else TERMS
         return self.emit_product(a, b, lambda x, y: sums_of(a.read(x), b.read(y), shapes, SINGLE, name))
 
 
@@ -147,7 +145,7 @@ def product(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -
     row_tiles, wide = schedule.split(row, [None, tile.wide])
     outer = [*batch, row_tiles, panel]
     schedule.reorder(*outer, wide, deep, lane)
-    unroll_all(schedule, (wide, deep), vector=lane)
+    unroll_all(schedule, (wide, deep), lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, panel, preserve_unit_loops=True)
     inner = spatial_loops(schedule, sums)[len(outer) :]

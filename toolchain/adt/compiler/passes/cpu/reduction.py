@@ -81,9 +81,8 @@ def reduction(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions)
     if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
         unroll_all(schedule, reduce)
     *inner, last = inner
-    unroll_all(
-        schedule, [*inner, *schedule.split(last, [None, size])][:-1], vector=spatial_loops(schedule, sums)[-1]
-    )
+    *within, lane = [*inner, *schedule.split(last, [None, size])]
+    unroll_all(schedule, within, lane)
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     return f"{width} sums in lanes"
@@ -138,8 +137,8 @@ def _vectorize_stages(
 
 def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None, vectors: Vectors) -> None:
     """Turn the places of *block* inside of *at* into vectors, within the terms of its sums."""
-    outer = [] if at is None else _loops_to(schedule, block, at)
-    outside = {schedule.get(loop).loop_var for loop in outer}
+    variables = [schedule.get(loop).loop_var for loop in schedule.get_loops(block)]
+    outside = set() if at is None else {*variables[: variables.index(schedule.get(at).loop_var) + 1]}
     places, reduce = loops_of(schedule, block)
     row = [
         place
@@ -159,12 +158,6 @@ def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None,
         partition(schedule, part)  # where there is anything behind whole vectors
 
 
-def _loops_to(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    loops = schedule.get_loops(block)
-    places = [schedule.get(loop).loop_var for loop in loops]
-    return list(loops[: places.index(schedule.get(at).loop_var) + 1])
-
-
 def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
     """Return the output axis whose places can share vectors: all read the same along the last axis."""
     block = schedule.get(sums)
@@ -174,10 +167,10 @@ def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
     loads = tir_nodes(block.body, tirx.BufferLoad)
     along = [variables_of(load.indices) for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
     vectors = [used for used in along if axes[-1] in used]
-    for place in reversed(range(len(axes) - 1)):
-        if vectors and not any(axes[place] in used for used in vectors) and len(along) > len(vectors):
-            return place
-    return None
+    if not vectors or len(along) == len(vectors):
+        return None
+    places = reversed(range(len(axes) - 1))
+    return next((place for place in places if not any(axes[place] in used for used in vectors)), None)
 
 
 def rows(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
@@ -357,8 +350,7 @@ def _resized(
 
 
 class VectorRow:
-    """The rows of a tensor, and the whole vectors that hold one; see
-    :class:`adt.compiler.passes.normalizations.Row`. A place has the tensor's indices.
+    """The rows of a tensor, and the whole vectors that hold one; a place has the tensor's indices.
 
     A row that is no whole vectors is copied first, with what changes no result behind it, so that only the
     copy and the store of :func:`rows` go by elements.

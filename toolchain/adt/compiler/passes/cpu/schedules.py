@@ -124,10 +124,9 @@ def _finished(function: tirx.PrimFunc, words: str) -> tirx.PrimFunc:
 
 
 def sums_from_bias(statement: tirx.Stmt) -> Any:
-    """Have the sums of a scheduled convolution on blocked tensors start from the bias instead of zero: one
-    operation less for each, and depthwise ones have few.
+    """Have the sums of a scheduled convolution start from the bias, not from zero: one operation less.
 
-    The *statement* is returned as it is where nothing is added to them that is the same at all positions.
+    The *statement* is returned as it is where nothing is added that is the same at all positions.
     """
     blocks = tir_nodes(statement, tirx.SBlock)
     starts = [block for block in blocks if _starts_from_zero(block)]

@@ -61,8 +61,7 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
 
 
 def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> tuple[Tile, ...]:
-    """Rank the tiles that a search may try behind :func:`best_tile`, the most promising first: LLVM may need
-    fewer registers than the model thinks, and leave a row of tiles unfinished."""
+    """Rank the tiles that a search may try: LLVM may need fewer registers than the model thinks."""
     best = best_tile(width, height, depth, vectors, each)
     fitting = [
         tile
@@ -121,5 +120,5 @@ def _step(pixels: int, deep: int, vectors: Vectors) -> float:
     if vectors.registers <= FEW and not vectors.by_element:
         return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * (pixels + deep)
     loads = max(0, pixels + deep - sums)
-    position = MOVED if vectors.moves_data else 0.1
-    return max(sums, LEAST_SUMS) + 0.5 * loads + position * pixels + 0.3 * deep + 1
+    moved = MOVED if vectors.moves_data else 0.1
+    return max(sums, LEAST_SUMS) + 0.5 * loads + moved * pixels + 0.3 * deep + 1

@@ -66,10 +66,7 @@ def vectors_of(target: tvm.target.Target, *, half: bool = False) -> Vectors:
 
 
 def best_lanes(module: tvm.IRModule, vectors: Vectors) -> int:
-    """Return the cheapest block size for the convolutions and products of ``main`` (flat Relax).
-
-    Weights are constants. Lanes of wide blocks idle where channels are few, or groups narrower than a block.
-    """
+    """Return the cheapest block size for the convolutions and products of ``main``: wide ones idle."""
     layers: list[tuple[int, int, int]] = []
     for binding in bindings_of(module):
         call, output = binding.value, static_shape(binding.var) or ()
@@ -95,10 +92,10 @@ def _layer(call: relax.Call, weight: tuple[int, ...], output: tuple[int, ...]) -
         return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1
     groups = int(call.attrs.groups)
     if name in _TRANSPOSED:
-        macs = math.prod(static_shape(call.args[0]) or ()) * math.prod(weight[1:])
-        return macs, weight[1] * groups, groups
+        inputs = static_shape(call.args[0]) or ()
+        return math.prod((*inputs, *weight[1:])), weight[1] * groups, groups
     depthwise = groups == weight[0]
-    return math.prod(output) * math.prod(weight[1:]), weight[0], 1 if depthwise else groups
+    return math.prod((*output, *weight[1:])), weight[0], 1 if depthwise else groups
 
 
 def _cost(macs: int, channels: int, groups: int, lanes: int) -> float:

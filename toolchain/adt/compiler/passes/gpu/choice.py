@@ -66,13 +66,11 @@ def work_per_texel(computes: Signature) -> float:
 
 
 def multiply_adds_per_texel(computes: Signature, gpu: Gpu) -> float:
-    """Return the multiply-adds for each texel read by a kernel that keeps as many sums in registers as *gpu*
-    allows.
+    """Return the multiply-adds of a kernel for each texel read, with as many sums as *gpu* allows.
 
-    A work-item has the sums of ``p`` neighbouring positions and ``b`` blocks of four output
-    channels. For each four input channels under a tap it reads ``p`` texels of the input and
-    ``4 * b`` of the weight, and multiplies ``16 * p * b`` times. A depthwise convolution reads a row
-    of the input and one of the weight, and multiplies each of their lanes by its own.
+    A work-item sums ``p`` neighbouring positions and ``b`` blocks of output channels. For each four input
+    channels under a tap it reads ``p`` texels of input and ``4 * b`` of weight, and multiplies
+    ``16 * p * b`` times. A depthwise one multiplies the lanes of a row of each.
     """
     width = computes.positions[-1] if computes.positions else 1
     if computes.grouped and computes.channels == 1:

@@ -167,8 +167,7 @@ def _reading_one(function: tirx.PrimFunc, places: Sequence[int]) -> Any:
         load = tirx.BufferLoad(whole, [index])
         return load if load.dtype == node.dtype else tirx.reinterpret(node.dtype, load)
 
-    kinds = ["tirx.SBlock", "tirx.BufferLoad"]
-    body = tirx.stmt_functor.ir_transform(function.body, None, of_whole, kinds)
+    body = tirx.stmt_functor.ir_transform(function.body, None, of_whole, ["tirx.SBlock", "tirx.BufferLoad"])
     params = _one(function.params, places)
     buffers = {param: function.buffer_map[param] for param in params} | {params[places[0]]: whole}
     return tirx.PrimFunc(params, body, function.ret_type, buffers, function.attrs)

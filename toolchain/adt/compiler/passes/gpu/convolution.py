@@ -73,9 +73,10 @@ def convolution_of(schedule: s_tir.Schedule, *, by_lane: bool = False) -> Convol
     """Describe the convolution that the unscheduled kernel is."""
     root = schedule.get_sblock("root")
     names = [schedule.get(block).name_hint for block in schedule.get_child_blocks(root)]
-    if sum(name.startswith(STAGE) for name in names) != 1:
+    stages = [name for name in names if name.startswith(STAGE)]
+    if len(stages) != 1:
         raise NoSchedule("it is no convolution")
-    stage = schedule.get_sblock(next(name for name in names if name.startswith(STAGE)))
+    stage = schedule.get_sblock(stages[0])
     blocks = kernel_blocks(schedule, by_lane=by_lane, kept=(stage,))
     if blocks.reduction is None:
         raise NoSchedule("it does not accumulate")
@@ -128,15 +129,14 @@ def schedule_convolution(
     schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions
 ) -> None:
     """Schedule *conv* by *tile*."""
-    (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
-
-
-def _direct_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+    if tile.parts > 1:
+        _shared_sums(schedule, conv, tile, decisions)
+        return
     groups, items, registers = _split_output(schedule, conv, tile)
     _bind(schedule, groups, "blockIdx")
     _bind(schedule, items, "threadIdx")
     _finish(schedule, conv, items[0], registers)
-    _accumulate(schedule, conv, conv.blocks.reduction, depth=2 * AXES, tile=tile, decisions=decisions)
+    _accumulate(schedule, conv, conv.blocks.reduction, tile, decisions)
 
 
 def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
@@ -172,9 +172,9 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     column, texels_x = schedule.split(columns, [tile.group[0], tile.wide])
     schedule.reorder(part, row, column, *others, texels_y, texels_x, lane)
     _bind(schedule, (column, row, part), "threadIdx")
-    unroll_all(schedule, (*others, texels_y, texels_x), vector=lane)
+    unroll_all(schedule, (*others, texels_y, texels_x), lane)
     schedule.compute_at(partial, column, preserve_unit_loops=True)
-    _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
+    _accumulate(schedule, conv, partial, tile, decisions)
 
 
 def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile) -> tuple[list[LoopRV], ...]:
@@ -216,23 +216,16 @@ def _finish(
 ) -> None:
     """Compute what follows the sums on all texels of a work-item, each as a vector."""
     *texels, lane = registers
-    unroll_all(schedule, texels, vector=lane)
+    unroll_all(schedule, texels, lane)
     for part in conv.blocks.before:
         schedule.compute_at(part, item, preserve_unit_loops=True)
 
 
 def _accumulate(
-    schedule: s_tir.Schedule,
-    conv: ConvolutionKernel,
-    block: SBlockRV,
-    *,
-    depth: int,
-    tile: Tile,
-    decisions: Decisions,
+    schedule: s_tir.Schedule, conv: ConvolutionKernel, block: SBlockRV, tile: Tile, decisions: Decisions
 ) -> None:
-    """Schedule *block*, which accumulates, in *depth* loops; shared sums have channels in fours already."""
-    (*texels, lane), reduce = reduction_loops(schedule, block, depth)
-    channel, *window = reduce
+    """Schedule *block*, which accumulates for a work-item; shared sums have channels in fours already."""
+    (*texels, lane), (channel, *window) = reduction_loops(schedule, block, 2 * AXES)
     sums = conv.sums
     inner = []
     if tile.parts > 1:
@@ -247,8 +240,8 @@ def _accumulate(
     count = decisions.choose("fours", iterations(sums, tile))
     channel, again = schedule.split(channel, [fours // count, count])
     schedule.reorder(channel, again, *rows, column, *inner, *texels, lane)
-    unroll_all(schedule, (again, column, *inner, *texels))
-    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    # Vectors are made before the decomposition, after which that is refused.
+    unroll_all(schedule, (again, column, *inner, *texels), lane)
     at = rows[-1] if rows else again
     weight = next(
         index
@@ -259,24 +252,14 @@ def _accumulate(
     for copy, loop in ((conv.stage, at), (weights, column)):
         schedule.compute_at(copy, loop, preserve_unit_loops=True)
     for copy, loop in ((conv.stage, at), (weights, column)):
-        _copy_texels(schedule, copy, _depth(schedule, block, loop))
+        _copy_texels(schedule, copy, block, loop)
     unroll(schedule, channel, decisions.choose("unroll", UNROLLED))
     schedule.decompose_reduction(block, channel)
 
 
-def _depth(schedule: s_tir.Schedule, block: SBlockRV, loop: LoopRV) -> int:
-    """Return the number of loops of *block* down to *loop*."""
+def _copy_texels(schedule: s_tir.Schedule, copy: SBlockRV, block: SBlockRV, loop: LoopRV) -> None:
+    """Unroll the block *copy* in the *loop* of *block*, four lanes at once where it copies four."""
     innermost = schedule.get(loop)
-    return 1 + next(
-        place for place, own in enumerate(schedule.get_loops(block)) if schedule.get(own).same_as(innermost)
-    )
-
-
-def _copy_texels(schedule: s_tir.Schedule, block: SBlockRV, depth: int) -> None:
-    """Unroll the copy *block* inside of *depth* loops, four lanes at once where it copies four."""
-    *others, last = schedule.get_loops(block)[depth:]
-    unroll_all(schedule, others)
-    if int(schedule.get(last).extent) == LANES:
-        schedule.vectorize(last)
-    else:
-        schedule.unroll(last)
+    loops = [schedule.get(own).same_as(innermost) for own in schedule.get_loops(block)]
+    *others, last = schedule.get_loops(copy)[loops.index(True) + 1 :]
+    unroll_all(schedule, others, last, vector=int(schedule.get(last).extent) == LANES)

@@ -112,6 +112,7 @@ def _settle(
 
 
 def _textured(binding: relax.VarBinding, reasons: Mapping[relax.Var, str]) -> tuple[bool, ...]:
+    """Return which arguments of a kernel's call are images; the output comes last."""
     operands = binding.value.args[1].fields
     return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
 
@@ -246,7 +247,10 @@ class GpuKernels:
         key = (kernel, textured)
         if key not in self.cache:
             function = with_images(self.module[kernel], textured)
-            self.cache[key] = self._schedule(function, writes=textured[-1])
+            try:
+                self.cache[key] = self._schedule(function, writes=textured[-1])
+            except NoSchedule as reason:
+                self.cache[key] = reason
         if not isinstance(self.cache[key], NoSchedule):
             return self.cache[key]
         if any(textured):
@@ -258,23 +262,17 @@ class GpuKernels:
         return sums or (not self.images and moves_texels(function))
 
     def _schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
-        """Return the first schedule of *function* that uses its images rightly, or why there is none."""
+        """Give *function* the first schedule that uses its images rightly: a record's, or a rule's."""
         recorded = self.schedules.take(function)
-        if not is_scheduled(recorded):
-            return self._default_schedule(recorded, writes=writes)
-        try:
-            prove(recorded, self.target)
-        except NoSchedule as error:
-            log.debug("a record does not apply: %s", error)
-            return self._default_schedule(marked(function, REFUSED), writes=writes)
-        return recorded
-
-    def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc | NoSchedule:
+        if is_scheduled(recorded):
+            try:
+                prove(recorded, self.target)
+                return recorded
+            except NoSchedule as error:
+                log.debug("a record does not apply: %s", error)
+                recorded = marked(function, REFUSED)
         rules = (*RULES, ELEMENTS) if self.images and not writes else RULES
-        try:
-            _, kernel = schedule_of(function, self.target, self.gpu, Decisions(), rules)
-        except NoSchedule as reason:
-            return reason
+        _, kernel = schedule_of(recorded, self.target, self.gpu, Decisions(), rules)
         return kernel.with_attr(SCHEDULED, True)
 
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm import arith, ir, s_tir, te, tirx
-from tvm.s_tir.schedule import LoopRV
 
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.tiles import Product, ProductTile, best_product_tile
@@ -402,8 +401,8 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         schedule.bind(loop, f"blockIdx.{name}")
     schedule.bind(down, of_row)
     schedule.bind(across, of_column)
-    unroll_all(schedule, (wide, deep))
-    _lanes(schedule, lane, product, by_lane=by_lane)
+    lanes = product.lanes > 1
+    unroll_all(schedule, (wide, deep), lane, vector=lanes and not by_lane)
     inner, depth = across, 5
     if shared:
         parts, total = schedule.get_sblock(PARTS), schedule.get_sblock(TOTAL)
@@ -418,8 +417,7 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         _batch, row, column = places
         deep, lane = schedule.split(column, [None, product.lanes])
         schedule.reorder(part, row, deep, lane)
-        unroll_all(schedule, (row, deep))
-        _lanes(schedule, lane, product)
+        unroll_all(schedule, (row, deep), lane, vector=lanes)
         schedule.decompose_reduction(total, part)
 
         schedule.compute_at(parts, groups_across, preserve_unit_loops=True)
@@ -430,15 +428,14 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
         schedule.bind(part, of_part)
         schedule.bind(down, of_row)
         schedule.bind(across, of_column)
-        unroll_all(schedule, (_batch, wide, deep))
-        _lanes(schedule, lane, product)
+        unroll_all(schedule, (_batch, wide, deep), lane, vector=lanes)
         inner, depth = across, 6
     schedule.compute_at(sums, inner, preserve_unit_loops=True)
     part, _batch, row, column, step, four = schedule.get_loops(sums)[depth:]
     deep, lane = schedule.split(column, [None, product.lanes])
     schedule.reorder(step, four, part, _batch, row, deep, lane)
-    unroll_all(schedule, (four, part, _batch, row, deep))
-    _lanes(schedule, lane, product, by_lane=product.right_by_terms)
+    tile_loops = (four, part, _batch, row, deep)
+    unroll_all(schedule, tile_loops, lane, vector=lanes and not product.right_by_terms)
     for block in (left, right):
         schedule.compute_at(block, step, preserve_unit_loops=True)
         *outer, last = schedule.get_loops(block)[depth + 1 :]
@@ -447,17 +444,5 @@ def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_l
             deep, last = schedule.split(last, [None, product.lanes])
             outer.append(deep)
             by_lanes = True
-        unroll_all(schedule, outer)
-        if by_lanes:
-            schedule.vectorize(last)
-        else:
-            schedule.unroll(last)
+        unroll_all(schedule, outer, last, vector=by_lanes)
     schedule.decompose_reduction(sums, step)
-
-
-def _lanes(schedule: s_tir.Schedule, loop: LoopRV, product: Product, *, by_lane: bool = False) -> None:
-    """Compute *loop*, over the lanes of a vector, as one; *by_lane*: one after the other."""
-    if by_lane or product.lanes == 1:
-        schedule.unroll(loop)
-    else:
-        schedule.vectorize(loop)

@@ -413,8 +413,7 @@ class SingleSteps(LayerKernel):
                         T.buffer_store(room, update, [source + 1, d, b, unit])
                         T.buffer_store(room, reset, [source, d, b, unit])
                         return
-                    resets = layer.resets_first
-                    kept = room[source + 1, d, b, unit] if resets else self.last[-1][d, b, unit]
+                    kept = room[source + 1, d, b, unit] if layer.resets_first else self.last[-1][d, b, unit]
                     new = self.new_state(totals, given, place, kept)
                     T.buffer_store(room, new, [later, d, b, unit])
                     T.buffer_store(self.result, new, [at, d, b, unit])

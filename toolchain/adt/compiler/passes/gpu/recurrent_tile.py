@@ -61,8 +61,7 @@ def step_tile(layer: Recurrence, gpu: Gpu) -> StepTile:
     rows = ceil_blocks(layer.batch, ceil_blocks(layer.batch, MOST_ROWS))
     parts = layer.directions * ceil_blocks(layer.batch, rows)
     work = layer.gates * layer.hidden**2 * 4 / CORE_BYTES
-    launches = 2 if layer.resets_first else 1
-    together = launches * LAUNCH + parts * work / CORES
+    together = (2 if layer.resets_first else 1) * LAUNCH + parts * work / CORES
     parts_alone = layer.directions * layer.batch
     if ceil_blocks(parts_alone, CORES) * work <= together:
         return _tile(layer, gpu.largest_group, gpu.largest_group * parts_alone, parts_alone, 1, alone=True)

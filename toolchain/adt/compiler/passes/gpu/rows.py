@@ -137,8 +137,7 @@ class DealtRow:
                 *outer, item, lane = at
                 where = place(item, number)
                 part = parts(*outer, where, lane)
-                inside = tirx.all(where < items)
-                return reduce(tirx.if_then_else(inside, part, neutral), number)
+                return reduce(tirx.if_then_else(tirx.all(where < items), part, neutral), number)
 
             return te.compute(parts.shape, term, name=f"{OWN}{name}_{suffix}")
 
@@ -218,8 +217,12 @@ def with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
     for loop in tir_nodes(function.body, tirx.For):
         analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
 
+    output = function.buffer_map[function.params[-1]]
+
     def in_loops(realize: tirx.SBlockRealize) -> Any:
         block = realize.block
+        if len(block.writes) != 1 or not block.writes[0].buffer.same_as(output):
+            return None
         values = dict(zip((axis.var for axis in block.iter_vars), realize.iter_values, strict=True))
 
         def own(load: tirx.BufferLoad) -> Any:
@@ -233,23 +236,12 @@ def with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
             realize.iter_values, realize.predicate, block_with(block, body, block.reads)
         )
 
-    stores = ["tirx.SBlockRealize"]
-    body = tirx.stmt_functor.ir_transform(
-        function.body, None, lambda node: in_loops(node) if _writes_output(node, function) else None, stores
-    )
+    body = tirx.stmt_functor.ir_transform(function.body, None, in_loops, ["tirx.SBlockRealize"])
     return function.with_body(body)
 
 
-def _writes_output(realize: tirx.SBlockRealize, function: tirx.PrimFunc) -> bool:
-    writes = realize.block.writes
-    return len(writes) == 1 and writes[0].buffer.same_as(function.buffer_map[function.params[-1]])
-
-
 def rows(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions, *, by_lane: bool = False) -> None:
-    """Schedule a kernel whose stages are those of :class:`DealtRow`; :func:`with_own_places` finishes it.
-
-    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
-    """
+    """Schedule a kernel of :class:`DealtRow`; *by_lane*: stored by elements, where TVM has no vectors."""
     root = schedule.get_sblock("root")
     blocks = {schedule.get(block).name_hint: schedule.get(block) for block in schedule.get_child_blocks(root)}
     (output,) = (schedule.get(block).name_hint for block in schedule.get_output_blocks(root))
@@ -317,8 +309,7 @@ def _finish(schedule: s_tir.Schedule, stage: SBlockRV, at: int, before: int, thr
     inner = list(zip(loops[before + 1 :], kinds[before + 1 :], strict=True))
     steps = [loop for loop, kind in inner if kind != SPATIAL]
     *places, lane = (loop for loop, kind in inner if kind == SPATIAL)
-    order = [*places, *steps, lane]
-    schedule.reorder(*order)
+    schedule.reorder(*places, *steps, lane)
     if int(schedule.get(lane).extent) > 1:
         schedule.vectorize(lane)
     for loop in (*places, *steps):

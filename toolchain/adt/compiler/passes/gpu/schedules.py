@@ -128,11 +128,9 @@ TVM_RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
 
 
 def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
-    """Return the pass that schedules each kernel that has no schedule yet: a matrix product by adt's rule,
-    others by TVM's.
+    """Return the pass that schedules kernels that have no schedule: by adt's rule, or else by TVM's.
 
-    A rule of TVM's that raises (TVM 0.25's GEMV does, on some fused epilogues) counts as one that does not
-    apply: the next one is tried, and the last takes every kernel.
+    A rule of TVM's that raises (0.25's GEMV does, on some fused epilogues) counts as one that does not apply.
     """
 
     @module_pass("adt.GpuSchedules")
@@ -154,9 +152,8 @@ def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
 def _any_gpu(target: tvm.target.Target) -> Any:
     """Remove the words from *target* by which TVM's rules know an Adreno GPU or Android.
 
-    Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
-    the result is wrong, without a word. It also depends on the host's triple: what runs
-    here to be checked would not be what the device gets.
+    Their branch for these schedules some matrix-vector products (0.25's GEMV) wrongly. It also depends on
+    the host's triple: what is checked here would not be what the device gets.
     """
     limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
     arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
@@ -184,8 +181,7 @@ def _careful(rule: Any) -> Any:
 def _splits_what_it_sums(function: Any) -> bool:
     """Return True if a sum of the kernel reads at an index that divides one, as grouped convolutions do.
 
-    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
-    reads them (TVM 0.25): work-items take each other's.
+    The rule Reduction then keeps the sums in another order of axes than what reads them (TVM 0.25).
     """
     sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
     return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

@@ -196,10 +196,9 @@ def _groups(schedule: s_tir.Schedule, loops: Sequence[LoopRV], gpu: Gpu) -> list
 
 
 def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], shape: Sequence[int]) -> LoopRV:
-    """Bind one work-item to each iteration of *loops*, in groups of this *shape*; returns the innermost loop.
+    """Bind one work-item to each iteration of *loops*, in groups of this *shape*; return the innermost loop.
 
-    Each axis is split by itself: of a fused and split loop TVM cannot tell that a
-    work-item needs one texel only where the split does not divide the axes.
+    Each axis is split by itself: of a fused loop TVM cannot tell that a work-item needs but one texel.
     """
     *others, x = loops
     axes = [x, *([others.pop()] if others else []), *([schedule.fuse(*others)] if others else [])]
@@ -239,35 +238,53 @@ def is_global_pool(function: tirx.PrimFunc) -> bool:
 
 def pool(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None:
     """Schedule a pool of whole maps, with several work-items for each texel."""
-    window = _window(schedule.mod["main"])
+    places = _window(schedule.mod["main"])
     blocks = kernel_blocks(schedule)
-    if blocks.reduction is None or not window:
+    total = blocks.reduction
+    if total is None or not places:
         raise NoSchedule("it pools no whole maps")
-    _, depth, *_ = (int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape)
-    _share(schedule, blocks, shares_of(window, depth, gpu))
+    parts, texels = shares_of(places, int(schedule.get(total).writes[0].buffer.shape[1]), gpu)
+    _, window = reduction_loops(schedule, total, 0)
+    place = schedule.fuse(*window) if len(window) > 1 else window[0]
+    _rest, part = schedule.split(place, [None, parts])
+    partial = schedule.rfactor(part, 0)
+    schedule.set_scope(partial, 0, "shared")
+    added = schedule.cache_write(partial, 0, "local")
+
+    image, depth, *ones, lane = texel_loops(schedule, blocks.store)
+    group, item = schedule.split(depth, [None, texels])
+    group = schedule.fuse(image, group)
+    schedule.bind(group, "blockIdx.x")
+    # Of the work-items that share a texel, the first finishes it. A fused loop of extent 1 is in no index.
+    alone = schedule.fuse(schedule.add_unit_loop(item), schedule.add_unit_loop(item))
+    _, first = schedule.split(alone, [None, parts])
+    schedule.bind(first, "threadIdx.x")
+    schedule.bind(item, "threadIdx.y")
+    for block in blocks.before:
+        schedule.compute_at(block, item, preserve_unit_loops=True)
+    vectorize_reduction(schedule, total, len(schedule.get_loops(blocks.store)) - len(ones) - 1)
+    schedule.vectorize(lane)
+
+    schedule.compute_at(added, group, preserve_unit_loops=True)
+    part, _image, item, *_, lane = schedule.get_loops(added)[1:]
+    schedule.bind(part, "threadIdx.x")
+    schedule.bind(item, "threadIdx.y")
+    schedule.vectorize(lane)
+    schedule.compute_at(partial, item, preserve_unit_loops=True)
+    vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Distribution of the windows of a pool."""
-
-    parts: int
-    """Work-items for each texel; they divide its window."""
-    texels: int
-    """Texels of a work-group; they divide the blocks of channels."""
-
-
-def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
+def shares_of(window: int, depth: int, gpu: Gpu) -> tuple[int, int]:
     """Deal out windows of *window* places of each of *depth* blocks of channels.
 
-    As many work-items as fit one work-group share a window, but none takes fewer than four places;
-    short windows are put together until a work-group fills a wave.
+    Returns the work-items of a texel, as many as fit one work-group with four places each, and the texels of
+    a work-group: short windows are put together until it fills a wave.
     """
     parts = divisors(window, min(gpu.work_group, window // 4))[-1]
     if parts == 1:
         raise NoSchedule(f"a window of {window} places cannot be dealt out evenly")
     fitting = divisors(depth, gpu.work_group // parts)
-    return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
+    return parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1])
 
 
 def _window(function: tirx.PrimFunc) -> int:
@@ -281,36 +298,3 @@ def _window(function: tirx.PrimFunc) -> int:
         if math.prod(places) == 1:
             windows.append(math.prod(extent for kind, extent in extents if kind != SPATIAL))
     return windows[0] if len(windows) == 1 else 0
-
-
-def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> None:
-    total = blocks.reduction
-    _, window = reduction_loops(schedule, total, 0)
-    place = schedule.fuse(*window) if len(window) > 1 else window[0]
-    _rest, part = schedule.split(place, [None, shares.parts])
-    partial = schedule.rfactor(part, 0)
-    schedule.set_scope(partial, 0, "shared")
-    added = schedule.cache_write(partial, 0, "local")
-
-    image, depth, *ones, lane = texel_loops(schedule, blocks.store)
-    group, item = schedule.split(depth, [None, shares.texels])
-    group = schedule.fuse(image, group)
-    schedule.bind(group, "blockIdx.x")
-    # Of the work-items that share a texel, the first finishes it. A fused loop of extent 1 is in no index.
-    alone = schedule.fuse(schedule.add_unit_loop(item), schedule.add_unit_loop(item))
-    _, first = schedule.split(alone, [None, shares.parts])
-    for loop, thread in ((first, "x"), (item, "y")):
-        schedule.bind(loop, f"threadIdx.{thread}")
-    for block in blocks.before:
-        schedule.compute_at(block, item, preserve_unit_loops=True)
-    depth = len(schedule.get_loops(blocks.store)) - len(ones) - 1
-    vectorize_reduction(schedule, total, depth)
-    schedule.vectorize(lane)
-
-    schedule.compute_at(added, group, preserve_unit_loops=True)
-    part, _image, item, *_, lane = schedule.get_loops(added)[1:]
-    schedule.bind(part, "threadIdx.x")
-    schedule.bind(item, "threadIdx.y")
-    schedule.vectorize(lane)
-    schedule.compute_at(partial, item, preserve_unit_loops=True)
-    vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)

@@ -135,8 +135,7 @@ class Tile:
 
 def ranked_tiles(sums: Sums, gpu: Gpu) -> list[Tile]:
     """Rank the tiles among which a search chooses, the cheapest on *gpu* first, which compiling takes."""
-    tiles = sorted(_tiles(sums, gpu), key=lambda tile: cost(sums, tile, gpu))
-    return tiles[:MOST_TRIED]
+    return sorted(_tiles(sums, gpu), key=lambda tile: cost(sums, tile, gpu))[:MOST_TRIED]
 
 
 def ranked_groups(sums: Sums, tile: Tile, gpu: Gpu) -> list[tuple[int, int, int]]:
@@ -173,7 +172,8 @@ def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:
         item += MEET + ADD * tile.parts * tile.sums
     # A wave runs whole, however few of its work-items there are.
     waves = math.ceil(tile.items / gpu.wave) * gpu.wave / tile.items
-    return item * (1 + _items(sums, tile) * waves / _room(tile.sums + _texels_held(sums, tile), gpu))
+    items = sums.images * sums.depth * sums.height * sums.width // tile.sums * tile.parts
+    return item * (1 + items * waves / _room(tile.sums + _texels_held(sums, tile), gpu))
 
 
 def _room(registers: float, gpu: Gpu) -> float:
@@ -199,11 +199,6 @@ def _weight_reads(sums: Sums, tile: Tile) -> int:
 
 def _multiplications(sums: Sums, tile: Tile) -> int:
     return sums.lanes * tile.sums * sums.columns
-
-
-def _items(sums: Sums, tile: Tile) -> int:
-    texels = sums.images * sums.depth * sums.height * sums.width
-    return texels // tile.sums * tile.parts
 
 
 def _tiles(sums: Sums, gpu: Gpu) -> Iterator[Tile]:
@@ -284,10 +279,12 @@ class ProductTile:
 
 def best_product_tile(product: Product, gpu: Gpu) -> ProductTile:
     """Return the tile that costs least on *gpu*; of equals, the one whose group reads least."""
-    return min(
-        _product_tiles(product, gpu),
-        key=lambda tile: (product_cost(product, tile, gpu), _group_reads(product, tile)),
-    )
+
+    def order(tile: ProductTile) -> tuple[float, int]:
+        read = tile.wide * tile.down + tile.deep * tile.across * product.lanes
+        return product_cost(product, tile, gpu), read
+
+    return min(_product_tiles(product, gpu), key=order)
 
 
 def product_cost(product: Product, tile: ProductTile, gpu: Gpu) -> float:
@@ -304,23 +301,11 @@ def product_cost(product: Product, tile: ProductTile, gpu: Gpu) -> float:
     item = product.terms / unit / tile.parts * work + WRITE * sums + START
     if tile.parts > 1:
         item += MEET + ADD * tile.parts * sums
-    groups = product.batch * math.prod(_groups(product, tile))
+    down = ceil_blocks(product.rows, tile.wide * tile.down)
+    groups = product.batch * down * ceil_blocks(product.columns, columns * tile.across)
     waves = math.ceil(tile.items / gpu.wave) * gpu.wave
     registers = (sums * lanes + tile.wide * unit + columns * unit) / LANES
     return item * (1 + groups * waves / _room(registers, gpu))
-
-
-def _groups(product: Product, tile: ProductTile) -> tuple[int, int]:
-    """Count the work-groups along rows and columns."""
-    return (
-        ceil_blocks(product.rows, tile.wide * tile.down),
-        ceil_blocks(product.columns, tile.deep * tile.across * product.lanes),
-    )
-
-
-def _group_reads(product: Product, tile: ProductTile) -> int:
-    """Count the rows and columns that a work-group reads for one term."""
-    return tile.wide * tile.down + tile.deep * tile.across * product.lanes
 
 
 def _product_tiles(product: Product, gpu: Gpu) -> Iterator[ProductTile]:

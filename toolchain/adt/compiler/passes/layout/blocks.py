@@ -454,8 +454,7 @@ def padded(
     outside: tirx.PrimExpr,
 ) -> tirx.PrimExpr:
     """Return what *read* gives under a window's tap; *outside* in the padding."""
-    places = window.places(position, taps)
-    at = [place - low for place, low in zip(places, window.before, strict=True)]
+    at = [place - low for place, low in zip(window.places(position, taps), window.before, strict=True)]
     inside = []
     for index, extent, low, high in zip(at, spatial, window.before, window.after, strict=True):
         if low:

@@ -328,13 +328,14 @@ def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     if rows is None:  # its last axis is no whole texels: read as plain channels
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))
         rows = _in_few(walk, rows, terms) if terms else rows
-    dtype = variable.struct_info.dtype
+    dtype, array = variable.struct_info.dtype, weight.data.numpy()
+    packed = blocks.packed(array.reshape(shape[-2:]).T, 0, walk.lanes)[:, None]  # (ceil(O/L), 1, I, L)
     walk.rows[variable] = walk.emit(
         lambda x, w: _product_of_rows(
             x, lambda x: _sums(walk, x, w, ONE_PIXEL, 1, dtype, terms), walk.blocking
         ),
         rows,
-        _constant(walk, _product_weight(weight, walk.lanes), dtype, terms),
+        _constant(walk, packed, dtype, terms),
         name="product_blocks",
     )
     return True
@@ -394,10 +395,3 @@ def _product_obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr) -> str:
     if shape[-1] < walk.blocking.least:
         return f"its {shape[-1]} outputs do not fill a texel"
     return ""
-
-
-def _product_weight(weight: relax.Constant, lanes: int) -> NDArray[np.generic]:
-    """Pack the constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
-    array = weight.data.numpy()
-    packed = blocks.packed(array.reshape(array.shape[-2:]).T, 0, lanes)  # (ceil(O/L), I, L)
-    return packed[:, None]

@@ -351,9 +351,8 @@ def block_channels(
 ) -> tuple[tvm.IRModule, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* in blocks, where *chooser* takes a convolution or product.
 
-    Returns the new module, and the outcome of each convolution and matrix product. A module with control
-    flow, or without one of them that is blocked, comes back as it was. Weights are bound as constants, which
-    are packed here, once. *rows* tells how kernels go through rows; None: the walk makes no such kernels.
+    Returns the module, as it was if it has control flow or nothing is blocked, and the outcome of each
+    convolution and product. Weights are bound as constants. *rows* tells how kernels go through rows.
     """
     if not is_flat(module):
         return module, ()
