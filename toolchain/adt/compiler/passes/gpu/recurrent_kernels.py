@@ -29,6 +29,7 @@ from adt.package.reports import LANES
 
 MOST_READS = 8
 """Vectors of weights that are asked for at once."""
+_Values = list[tirx.PrimExpr]
 
 
 class LayerKernel(ABC):
@@ -71,8 +72,8 @@ class LayerKernel(ABC):
         place: _Place,
         parts: tirx.Buffer,
         state: Callable[[int, tirx.PrimExpr], tirx.PrimExpr],
-        given: Callable[[int], list[tirx.PrimExpr]],
-        finish: Callable[[int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None],
+        given: Callable[[int], _Values],
+        finish: Callable[[int, _Values, _Values], None],
     ) -> None:
         """Call *finish* with a sequence, the sums of its *gates* and what is given, by one work-item for each
         unit of it.
@@ -121,11 +122,7 @@ class LayerKernel(ABC):
                 finish(row, [T.bind(sum(values[1:], values[0])) for values in shares], inputs[row])
 
     def new_state(
-        self,
-        totals: list[tirx.PrimExpr],
-        given: list[tirx.PrimExpr],
-        place: _Place,
-        kept: tirx.BufferLoad,
+        self, totals: _Values, given: _Values, place: _Place, kept: tirx.BufferLoad
     ) -> tirx.PrimExpr:
         """Compute the new h of a unit, for the sums of its gates and what is :meth:`given`.
 
@@ -146,21 +143,19 @@ class LayerKernel(ABC):
         fresh = given[2] + tirx.sigmoid(given[1] + reset) * (product + bias)
         return T.bind(gru_gates(given[0] + update, fresh, given[-1]))
 
-    def reset(
-        self, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
-    ) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
+    def reset(self, totals: _Values, given: _Values) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
         """Compute the update's sum and the reset h of a unit of a GRU that resets first."""
         return given[0] + totals[0], tirx.sigmoid(given[1] + totals[1]) * given[-1]
 
     def given(
         self, gates: range, place: _Place, at: tirx.PrimExpr, b: tirx.PrimExpr, h: tirx.PrimExpr
-    ) -> list[tirx.PrimExpr]:
+    ) -> _Values:
         """Return the inputs' product for *gates* at *at*, and behind it a GRU's *h*."""
         columns = [(place.direction * self.layer.gates + gate) * self.tile.width for gate in gates]
         values = [self.rows[at, b, column + place.unit] for column in columns]
         return [*values, h] if self.layer.kind == "GRU" else values
 
-    def within(self, unit: tirx.PrimExpr) -> list[tirx.PrimExpr]:
+    def within(self, unit: tirx.PrimExpr) -> _Values:
         """Return the condition that *unit* is one of the layer's, and none of the zeros behind them."""
         return [unit < self.layer.hidden] if self.guarded else []
 
@@ -229,7 +224,7 @@ class PlainLoops(LayerKernel):
         d: tirx.PrimExpr,
         unit: tirx.PrimExpr,
         state: Callable[[tirx.PrimExpr], tirx.PrimExpr],
-    ) -> list[tirx.PrimExpr]:
+    ) -> _Values:
         """Compute the sums of *gates* for *unit*, of the *state* of each unit."""
         tile = self.tile
         sums = T.decl_buffer((len(gates),), "float32", scope="global", layout=None)
@@ -312,7 +307,7 @@ class WholeLayer(LayerKernel):
             with T.serial(tile.groups) as group:
                 place = _Place(d, group, self.item, tile)
 
-                def given(_row: int) -> list[tirx.PrimExpr]:
+                def given(_row: int) -> _Values:
                     return self.given(gates, place, at, b, h[now + place.unit])
 
                 self.each_sum(gates, place, parts, state, given, partial(finish, place))
@@ -323,7 +318,7 @@ class WholeLayer(LayerKernel):
         def old(_row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
             return h[_vector(now + column)]
 
-        def finish(place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
+        def finish(place: _Place, _row: int, totals: _Values, given: _Values) -> None:
             new = self.new_state(totals, given, place, self.others[-1][place.unit] if self.others else None)
             T.buffer_store(h, new, [later + place.unit])
             with _only_where(self.within(place.unit)):
@@ -334,9 +329,7 @@ class WholeLayer(LayerKernel):
             return
         reset, update = self.others
 
-        def finish_reset(
-            place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
-        ) -> None:
+        def finish_reset(place: _Place, _row: int, totals: _Values, given: _Values) -> None:
             for buffer, value in zip((update, reset), self.reset(totals, given), strict=True):
                 T.buffer_store(buffer, value, [place.unit])
 
@@ -402,10 +395,10 @@ class SingleSteps(LayerKernel):
             def state(row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
                 return room[multiplied, d, sequence(row), _vector(column)]
 
-            def given(row: int) -> list[tirx.PrimExpr]:
+            def given(row: int) -> _Values:
                 return self.given(gates, place, at, sequence(row), room[now, d, sequence(row), unit])
 
-            def finish(row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
+            def finish(row: int, totals: _Values, given: _Values) -> None:
                 b = part * tile.rows + row
                 with _only_where([*self.within(unit), *([b < layer.batch] if ragged else [])]):
                     if first:
@@ -422,12 +415,12 @@ class SingleSteps(LayerKernel):
             self.each_sum(gates, place, self.parts(len(gates)), state, given, finish)
 
 
-_Finish = Callable[[_Place, int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None]
+_Finish = Callable[[_Place, int, _Values, _Values], None]
 """Uses the sums of the gates of a place and sequence, and what is given."""
 
 
 @contextmanager
-def _only_where(conditions: list[tirx.PrimExpr]) -> Iterator[None]:
+def _only_where(conditions: _Values) -> Iterator[None]:
     """Restrict the code that is built inside to where all *conditions* hold."""
     with ExitStack() as stack:
         for condition in conditions:
