@@ -15,6 +15,7 @@ from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import Rewriter, is_flat, static_shape
+from adt.compiler.passes.layout.convolutions import window_of
 
 CONVOLUTIONS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Operator to its number of axes of a window."""
@@ -83,10 +84,9 @@ class _LiveTaps(Rewriter):
             [shape[letters.index(axis)] for axis in axes]
             for shape, letters in zip(shapes, layouts, strict=True)
         )
-        padding = [int(width) for width in attrs.padding] * (2 * rank // len(attrs.padding))
-        strides, dilations = ([int(step) for step in steps] for steps in (attrs.strides, attrs.dilation))
-        sides = padding[:rank], padding[rank:]
-        window = [*map(live_taps, extents, outputs, kernels, strides, dilations, *sides)]
+        full = window_of(kernels, attrs)
+        sides = full.before, full.after
+        window = [*map(live_taps, extents, outputs, kernels, full.strides, full.dilation, *sides)]
         if [taps.count for taps in window] == kernels:
             return None
         cropped = self._cropped(weight, [of_kernel.index(axis) for axis in axes], window)
@@ -95,7 +95,7 @@ class _LiveTaps(Rewriter):
         return getattr(relax.op.nn, f"conv{rank}d")(
             self.copy(data),
             cropped,
-            strides=strides,
+            strides=list(full.strides),
             padding=[taps.before for taps in window] + [taps.after for taps in window],
             dilation=[taps.dilation for taps in window],
             groups=int(attrs.groups),
