@@ -85,9 +85,9 @@ def _in_tasks(
     """Partition the loops *outer* at *choices*; with *spread*, give the first of them to all threads."""
     first: list[Any] = []
     tasks = 1
-    for place, loop in enumerate(outer):
+    for place, loop in enumerate(outer if spread else ()):
         chosen = place in choices
-        if tasks >= TASKS or not spread or (chosen and tasks > 1):
+        if tasks >= TASKS or (chosen and tasks > 1):
             break
         alone = tasks == 1
         first.append(loop)
@@ -98,10 +98,9 @@ def _in_tasks(
         if len(first) <= place < len(outer):
             partition(schedule, outer[place])
     if first:
-        chosen = alone and len(first) - 1 in choices
         fused = schedule.fuse(*first)
         schedule.parallel(fused)
-        if chosen:
+        if alone and len(first) - 1 in choices:
             partition(schedule, fused)
 
 

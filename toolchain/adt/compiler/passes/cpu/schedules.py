@@ -148,9 +148,13 @@ def sums_from_bias(statement: tirx.Stmt) -> Any:
     def replaced(block: tirx.SBlock) -> Any:
         if block.same_as(start):
             return block_with(block, tirx.BufferStore(sums, bias, block.body.indices), [region])
-        return (
-            block_with(block, _without(block.body, addition), block.reads) if block.same_as(store) else None
-        )
+        if not block.same_as(store):
+            return None
+        body = tirx.stmt_functor.ir_transform(block.body, without_bias, None, ["tirx.Add"])
+        return block_with(block, body, block.reads)
+
+    def without_bias(node: tirx.Add) -> Any:
+        return node.a if tvm_ffi.structural_equal(node, addition) else None
 
     return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.SBlock"])
 
@@ -175,13 +179,6 @@ def _bias_addition(block: tirx.SBlock, sums: Any) -> Any | None:
             if not variables_of(bias.indices) & variables_of(positions):
                 return addition
     return None
-
-
-def _without(statement: tirx.Stmt, addition: Any) -> Any:
-    def replaced(node: Any) -> Any:
-        return node.a if tvm_ffi.structural_equal(node, addition) else None
-
-    return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.Add"])
 
 
 FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}

@@ -76,22 +76,20 @@ def place(
     if limits is not None:
         module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
     kernels = GpuKernels(module, target, schedules, gpu, images=limits is not None)
-    while not _settle(module, reasons, set(weights), kernels):
+    while not _settle(kernels, reasons, set(weights)):
         pass
-    placement = _Placement(module, reasons, kernels, image)
+    placement = _Placement(kernels, reasons, image)
     result = placement.run()
-    for variable, function in placement.functions.items():
-        result.update_func(variable, function)
+    for of_kernel, variable in placement.called.items():
+        result.update_func(variable, kernels.specialize(*of_kernel))
     rows = tuple(WeightTexture(w.name_hint, static_shape(w) or (), reasons[w]) for w in weights)
     return result, tuple(placement.rows), rows
 
 
-def _settle(
-    module: tvm.IRModule, reasons: dict[relax.Var, str], weights: set[relax.Var], kernels: GpuKernels
-) -> bool:
+def _settle(kernels: GpuKernels, reasons: dict[relax.Var, str], weights: set[relax.Var]) -> bool:
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
-    for binding in bindings_of(module):
+    for binding in bindings_of(kernels.module):
         if not is_kernel_call(binding.value):
             continue
         kernel, operands = binding.value.args
@@ -169,21 +167,13 @@ def _unfit(variable: relax.Var, limits: ImageLimits | None) -> str:
 class _Placement(Rewriter):
     """Rewriter of the calls: the variable's device, and the kernel that fits it."""
 
-    def __init__(
-        self,
-        module: tvm.IRModule,
-        reasons: Mapping[relax.Var, str],
-        kernels: GpuKernels,
-        image: tvm.ir.VDevice,
-    ) -> None:
-        super().__init__(module)
+    def __init__(self, kernels: GpuKernels, reasons: Mapping[relax.Var, str], image: ir.VDevice) -> None:
+        super().__init__(kernels.module)
         self.reasons = reasons
-        self.kernels = kernels
         self.image = image
-        self.functions: dict[Any, Any] = {}
-        """New kernels by their global variable."""
         self.rows: list[KernelTextures] = []
         self.called: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = {}
+        """Kernel and its images to the global variable of the function that is called."""
         self.names: Counter[str] = Counter()
         for param in super().params():
             if reasons.get(param, "-") == "":
@@ -216,9 +206,6 @@ class _Placement(Rewriter):
                 count = self.names[kernel.name_hint]
                 variable = ir.GlobalVar(f"{kernel.name_hint}_texture" + (f"_{count}" if count > 1 else ""))
                 relax.expr._update_struct_info(variable, relax.FuncStructInfo.opaque_func())
-            function = self.kernels.specialize(kernel, textured)
-            if not function.same_as(self.module[kernel]):
-                self.functions[variable] = function
             operations = flops_of(self.module[kernel]) or 0
             self.called[key] = variable
             self.rows.append(

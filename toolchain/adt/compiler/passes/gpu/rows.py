@@ -25,6 +25,7 @@ from tvm.s_tir.schedule import SBlockRV
 
 from adt.compiler.ir.nodes import block_with, tir_nodes
 from adt.compiler.passes.gpu.texels import reduce_loops, writes_texels
+from adt.compiler.passes.gpu.tiles import powers
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, reduces, variables_of
 from adt.compiler.passes.normalizations import Element
@@ -36,6 +37,8 @@ OWN, SHARED = "own_", "shared_"
 """Beginnings of the names of stages: in registers of a work-item, and in local memory."""
 TOGETHER = 8
 """Parts that a work-item puts together at a time."""
+LARGEST_GROUP = 1 << 10
+"""Work-items that share a row at most."""
 ALONE = 16
 """Elements of a row that one work-item takes by itself."""
 LEAST_SHARING = 4
@@ -68,7 +71,7 @@ def deal_of(vectors: int, lanes: int, outer: Sequence[int], gpu: Gpu) -> Deal:
     As few work-items share a row as keep it in their registers, the GPU busy and its waves full.
     """
     room = 2 * gpu.sums  # elements: half of what a convolution keeps, for there may be two results of each
-    sizes = [1 << power for power in range(2, 11) if LEAST_SHARING <= 1 << power <= gpu.work_group]
+    sizes = [size for size in powers(min(gpu.work_group, LARGEST_GROUP)) if size >= LEAST_SHARING]
     if vectors * lanes <= ALONE or not sizes:
         return Deal(1, vectors, kept=vectors * lanes <= ALONE)
 
@@ -357,7 +360,7 @@ def reduction(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None
         schedule.compute_at(total, item, preserve_unit_loops=True)
         schedule.decompose_reduction(total, reduce_loops(schedule, total)[0])
         return
-    sizes = [1 << power for power in range(11) if 1 << power <= min(gpu.work_group, terms // LEAST_EACH)]
+    sizes = powers(min(gpu.work_group, LARGEST_GROUP, terms // LEAST_EACH))
     items = next((size for size in sizes[2:] if size * count >= gpu.items), sizes[-1])
     together = divisors(count, max(1, gpu.wave // items))[-1]
     group, one = schedule.split(results, [None, together])

@@ -20,6 +20,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.gpu.tiles import power_over, powers
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces
 from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors, unroll_all
@@ -187,9 +188,9 @@ def _groups(schedule: s_tir.Schedule, loops: Sequence[LoopRV], gpu: Gpu) -> list
     axes = [*extents[:2], *([math.prod(extents[2:])] if len(extents) > 2 else [])]
     room, usual = WORK_GROUP, []
     for extent in axes:
-        usual.append(min(room, power_of_two_within(extent)))
+        usual.append(min(room, power_over(extent)))
         room //= usual[-1]
-    sizes = [[1 << power for power in range(power_of_two_within(extent).bit_length())] for extent in axes]
+    sizes = [powers(min(WORK_GROUP, power_over(extent))) for extent in axes]
     least = min(LEAST_GROUP, math.prod(usual))
     shapes = [shape for shape in itertools.product(*sizes) if least <= math.prod(shape) <= gpu.work_group]
     return [tuple(usual), *(shape for shape in shapes if shape != tuple(usual))]
@@ -212,11 +213,6 @@ def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], shape: Sequence[int
     for loop, thread in (*groups, *items):
         schedule.bind(loop, thread)
     return order[-1]
-
-
-def power_of_two_within(extent: int) -> int:
-    """Return the smallest power of two that is not below *extent*, and at most the work-group's."""
-    return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
 def vectorize_reduction(

@@ -319,12 +319,12 @@ def _product_tiles(product: Product, gpu: Gpu) -> Iterator[ProductTile]:
     for wide, deep, parts in itertools.product(powers(MOST_ROWS), powers(MOST_VECTORS), counts):
         if wide >= 2 * product.rows or deep >= 2 * vectors or wide * deep > gpu.sums:
             continue
-        columns = _power_over(ceil_blocks(vectors, deep))
+        columns = power_over(ceil_blocks(vectors, deep))
         for most in {gpu.wave, gpu.work_group}:
             for across in powers(min(most // parts, columns)):
                 if across < min(line, columns) and parts > 1:
                     continue
-                down = min(most // parts // across, _power_over(ceil_blocks(product.rows, wide)))
+                down = min(most // parts // across, power_over(ceil_blocks(product.rows, wide)))
                 tile = ProductTile(wide, deep, down, across, parts)
                 local = 0 if parts == 1 else tile.items * wide * deep * product.lanes * 4
                 if local <= max(gpu.local_bytes, EXCHANGED):
@@ -336,6 +336,6 @@ def powers(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length())]
 
 
-def _power_over(extent: int) -> int:
+def power_over(extent: int) -> int:
     """Return the smallest power of two that is not below *extent*."""
     return 1 << (extent - 1).bit_length()
