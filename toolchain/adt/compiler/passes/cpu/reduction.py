@@ -81,8 +81,8 @@ def reduction(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions)
     if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
         unroll_all(schedule, reduce)
     *inner, last = inner
-    *within, lane = [*inner, *schedule.split(last, [None, size])]
-    unroll_all(schedule, within, lane)
+    part, lane = schedule.split(last, [None, size])
+    unroll_all(schedule, (*inner, part), lane)
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     return f"{width} sums in lanes"
