@@ -214,9 +214,7 @@ class Walk(Rewriter):
         return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_blocks")
 
     def _flat(self, variable: relax.Var) -> relax.Var:
-        shape = static_shape(variable)
-        assert shape is not None  # it is in rows
-        result = self.rows[variable]
+        shape, result = static_shape(variable) or (), self.rows[variable]
         if shape[-1] % self.lanes:
             result = self.emit(lambda x: blocks.unpack(x, shape[-1]), result, name="unpack_blocks")
         return self.reshaped(result, shape)
