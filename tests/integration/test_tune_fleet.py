@@ -20,7 +20,7 @@ from adt.compiler.passes.records.arguments import Argument
 from adt.options.sections import PortRange
 from adt.rpc import board, server, tracker, wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
-from adt.tuning.fleet import worker
+from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import LocalSource, SerialSource, TrackerSource
 from adt.tuning.results import DeviceStatus
@@ -46,7 +46,7 @@ def bundle() -> TargetBundle:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report a hang after three seconds."""
-    monkeypatch.setattr(worker, "SLACK_SECONDS", 1.0)
+    monkeypatch.setattr(fleets, "SLACK_SECONDS", 1.0)
 
 
 @dataclass
@@ -123,7 +123,7 @@ def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
     bundle: TargetBundle, tmp_path: Path
 ) -> None:
     engine = Engine()
-    with Fleet(LocalSource(bundle), "cpu") as fleet:
+    with contextlib.closing(Fleet(LocalSource(bundle), "cpu")) as fleet:
         fleet.start(engine.take, engine.done)
         processor, driver = identity(fleet)
         assert processor and driver == ""
@@ -256,7 +256,7 @@ def test_a_server_that_hangs_one_that_crashes_and_one_that_leaves_stall_nobody(
     leaves = rack.serve("leaves")
     actions = ("", "", "crash@crashes", "hang@hangs", "")
     engine = Engine(filler=tuple(candidate(tmp_path, does, seconds=0.05) for does in actions))
-    with Fleet(TrackerSource(rack.tracker, KEY), "cpu") as fleet:
+    with contextlib.closing(Fleet(TrackerSource(rack.tracker, KEY), "cpu")) as fleet:
         fleet.start(engine.take, engine.done)
         assert identity(fleet) == (KEY, "")
         wait_for(lambda: leaves in {status.name for status in fleet.devices() if status.state == "measuring"})
@@ -280,7 +280,7 @@ def test_a_candidate_that_crashes_every_server_is_tried_on_two(rack: Rack, tmp_p
     names = {rack.serve(), rack.serve(), rack.serve()}
     engine = Engine()
     engine.give(candidate(tmp_path, "crash"), *[candidate(tmp_path, seconds=0.05)] * 6)
-    with Fleet(TrackerSource(rack.tracker, KEY), "cpu") as fleet:
+    with contextlib.closing(Fleet(TrackerSource(rack.tracker, KEY), "cpu")) as fleet:
         fleet.start(engine.take, engine.done)
         results = engine.finish()
         failed = {status.name for status in fleet.devices() if status.failed}
@@ -305,7 +305,7 @@ def test_a_candidate_that_ends_tvms_own_servers_ends_no_more_than_two(
             command = [sys.executable, "-m", "tvm.exec.rpc_server", *map(str, words)]
             servers.append(subprocess.Popen(command, start_new_session=True))
         wait_for(lambda: wire.summary(tracker_address).queue(KEY).free == 3)
-        with Fleet(TrackerSource(tracker_address, KEY), "cpu") as fleet:
+        with contextlib.closing(Fleet(TrackerSource(tracker_address, KEY), "cpu")) as fleet:
             fleet.start(engine.take, engine.done)
             results = engine.finish()
             assert wire.summary(tracker_address).queue(KEY).total == 1
@@ -335,7 +335,7 @@ def test_a_device_is_waited_for_served_and_followed_when_it_leaves_and_returns(
     engine.give(usual, *[candidate(tmp_path, does, compiler=CROSS) for does in ("crash", "hang")], usual)
     first = free_span(20)
     ports = PortRange(first, first + 19)
-    with Fleet(SerialSource([virtual_device.serial], bundle, ports), "cpu") as fleet:
+    with contextlib.closing(Fleet(SerialSource([virtual_device.serial], bundle, ports), "cpu")) as fleet:
         fleet.start(engine.take, engine.done)
         wait_for(lambda: [each.state for each in fleet.devices()] == ["away"])
         assert fleet.identity() is None and fleet.live() == 0

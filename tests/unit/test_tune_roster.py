@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
-from adt.tuning.fleet.fleet import PATIENCE, Suspects
-from adt.tuning.fleet.sources import Lease, Sighting
-from adt.tuning.fleet.worker import LONGEST_PAUSE, MAX_FAILURES, Roster
+from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, PATIENCE, Roster, Suspects
+from adt.tuning.fleet.sources import UNKNOWN, Lease, Sighting
 from adt.tuning.records import Failure, MeasuredOn
 
 A, B, C = "a", "b", "c"
@@ -20,7 +19,7 @@ class Clock:
 
 
 def lease(name: str) -> Lease:
-    return Lease(name, "", False, None, "key", "127.0.0.1", 1, "", None, lambda: True, lambda: None)
+    return Lease(name, "", False, UNKNOWN, "key", "127.0.0.1", 1, "", None, lambda: True, lambda: None)
 
 
 def sightings(*names: str, there: bool = True, note: str = "") -> list[Sighting]:
@@ -55,7 +54,7 @@ def test_devices_come_measure_leave_and_come_back() -> None:
 
 def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_longer_and_longer() -> None:
     clock = Clock()
-    roster = Roster(pause=60, clock=clock)
+    roster = Roster(clock=clock)
     roster.set_state(B, "idle")
     pauses = []
     for _ in range(7):
@@ -108,14 +107,10 @@ def test_one_of_another_kind_is_refused_for_good() -> None:
 def test_the_temperature_is_asked_now_and_then() -> None:
     clock = Clock()
     roster = Roster(clock=clock)
-    assert (
-        roster.is_temperature_due(A, 10)
-        and not roster.is_temperature_due(A, 10)
-        and roster.is_temperature_due(B, 10)
-    )
-    roster.set_celsius(A, 41.5)
+    assert roster.celsius(A, lambda: 41.5) == roster.celsius(A, lambda: 50.0) == 41.5
+    assert roster.celsius(B, lambda: None) is None
     clock.now += 10
-    assert roster.is_temperature_due(A, 10) and roster.celsius(A) == 41.5 and roster.celsius(B) is None
+    assert roster.celsius(A, lambda: 50.0) == 50.0
 
 
 # suspects -----------------------------------------------------------------------------------------

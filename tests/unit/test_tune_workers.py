@@ -15,7 +15,7 @@ from adt.errors import AdtError, DeviceError, TrackerError
 from adt.host.child import ChildDied, ChildHung
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
-from adt.tuning.fleet import worker
+from adt.tuning.fleet import roster
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.measure_child import (
     Broken,
@@ -124,14 +124,14 @@ class MadeUpChild:
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "Child", MadeUpChild)
-    monkeypatch.setattr(worker, "PAUSES", (0.0, 0.01))
+    monkeypatch.setattr(fleets, "Child", MadeUpChild)
+    monkeypatch.setattr(fleets, "PAUSES", (0.0, 0.01))
     monkeypatch.setattr(fleets, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(fleets, "IDLE_SECONDS", 0.002)
     monkeypatch.setattr(MadeUpChild, "asked", [])
     monkeypatch.setattr(MadeUpChild, "connected", [])
     monkeypatch.setattr(MadeUpChild, "unreachable", set())
-    monkeypatch.setattr(worker.wire, "try_server", lambda *_, **__: None)
+    monkeypatch.setattr(fleets.wire, "try_server", lambda *_, **__: None)
 
 
 class Engine:
@@ -169,7 +169,7 @@ def measuring(
 ) -> Iterator[Fleet]:
     """Run a fleet of *phones* for *engine*, else with nothing to measure."""
     engine = engine or Engine()
-    with Fleet(phones, computes, **options) as fleet:
+    with contextlib.closing(Fleet(phones, computes, **options)) as fleet:
         yield fleet.start(engine.take, engine.outcomes.append)
 
 
@@ -309,7 +309,7 @@ def test_a_candidate_that_may_take_longer_gets_a_longer_session() -> None:
     with measuring(Phones(["a"]), engine):
         engine.finish()
     first, second = (child.seconds for child in MadeUpChild.connected)
-    assert second >= worker.RENEW_SECONDS + worker.PREPARE_SECONDS + 100 > first
+    assert second >= fleets.RENEW_SECONDS + fleets.PREPARE_SECONDS + 100 > first
 
 
 def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
@@ -320,7 +320,7 @@ def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
         job = engine.take()
         return job and dataclasses.replace(job, outputs=ask.get(job.id, 0))
 
-    with Fleet(Phones(["a"]), "cpu") as fleet:
+    with contextlib.closing(Fleet(Phones(["a"]), "cpu")) as fleet:
         fleet.start(take, engine.outcomes.append)
         results = engine.finish()
     assert [results[number].outputs for number in (0, 1, 2, 3)] == [(), (b"1", b"2"), (), ()]
@@ -329,10 +329,13 @@ def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
     assert second > first
 
 
-def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over() -> None:
+def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     MadeUpChild.unreachable.add("a")
     engine = Engine("usual", "usual")
-    with measuring(Phones(["a", "b"]), engine, pause=0.2) as fleet:
+    monkeypatch.setattr(roster, "FIRST_PAUSE", 0.2)
+    with measuring(Phones(["a", "b"]), engine) as fleet:
         engine.finish()
         wait_for(lambda: status(fleet, "a").restarts >= 3)
         assert status(fleet, "a").note == "no session: refused"
@@ -354,12 +357,12 @@ def test_a_fault_of_ours_takes_no_other_device_along() -> None:
 def test_a_job_comes_back_though_we_are_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = iter([ZeroDivisionError("a fault")])
 
-    def measured(measuring_worker: worker.Worker, job: MeasureJob) -> Any:
+    def measured(measuring_worker: fleets.Worker, job: MeasureJob) -> Any:
         for fault in faults:
             raise fault
         return Timed((0.1,))
 
-    monkeypatch.setattr(worker.Worker, "_time", measured)
+    monkeypatch.setattr(fleets.Worker, "_time", measured)
     engine = Engine("usual", "usual")
     with measuring(Phones(["a"]), engine):
         assert [outcome.lost for outcome in engine.finish().values()] == [True, False]

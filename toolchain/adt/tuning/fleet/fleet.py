@@ -1,112 +1,78 @@
 """Measuring on devices that come and go: one worker for each, as many candidates in flight as devices.
 
-A worker (:mod:`adt.tuning.fleet.worker`) takes a candidate, measures it and reports the outcome; none
-waits for another. A watcher looks every second which devices are there, and starts a worker for each new
-one. All devices of one tuning are of one kind: the first decides which, unless that is asked for.
+A worker leases a server, opens a session, measures a candidate and reports the outcome, again and again;
+none waits for another. A watcher looks every second which devices are there, and starts a worker for each
+new one. All devices of one tuning are of one kind: the first decides which, unless that is asked for.
+
+What TVM's client does happens in a process of its own (:mod:`adt.tuning.fleet.measure_child`), so that a
+server which does not answer costs the time that it was given, and no more.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import enum
 import logging
+import math
+import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import Self
 
 from adt.device.transport.deadline import allowed, cancel_on
 from adt.errors import AdtError
+from adt.host.child import Child, ChildDied, ChildHung
+from adt.rpc import wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome
-from adt.tuning.fleet.sources import Identity, Source
-from adt.tuning.fleet.worker import FIRST_PAUSE, Roster, Worker
+from adt.tuning.fleet.measure_child import (
+    SPEECH,
+    Answer,
+    Broken,
+    Compute,
+    Computed,
+    Connect,
+    Connected,
+    Disconnect,
+    Measure,
+    Prepare,
+    Refused,
+    Request,
+    Timed,
+)
+from adt.tuning.fleet.roster import Roster, Suspects
+from adt.tuning.fleet.sources import Identity, Lease, NotNow, Source
 from adt.tuning.records import Failure, MeasuredOn
 from adt.tuning.results import DeviceStatus
 
-PATIENCE = 60.0
-"""Seconds for which a candidate waits for another device."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Suspect:
-    job: MeasureJob
-    outcome: MeasureOutcome
-    since: float
-
-
-class Suspects:
-    """Candidates that hung, crashed a server, or took a device away; for any thread.
-
-    A candidate that hung or crashed a device is tried once more, on another device; if that fails, too, or
-    there is no other, the candidate is to blame. One with which a device vanished is put back by
-    the fleet; when a second device fails with it, it is to blame as well.
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lock, self._clock = threading.Lock(), clock
-        self._waiting: list[_Suspect] = []
-        self._failed_with: dict[int, str] = {}
-
-    @property
-    def waiting(self) -> bool:
-        """Some wait for another device."""
-        return bool(self._waiting)
-
-    def judge(
-        self, job: MeasureJob, outcome: MeasureOutcome, others: Set[str]
-    ) -> tuple[MeasureOutcome | None, tuple[str, ...]]:
-        """Return the reported outcome and the devices that it clears; None: *job* waits for another device.
-
-        *others* are the devices besides that of *outcome* that measure, or soon will.
-        """
-        name = outcome.on.name
-        with self._lock:
-            earlier = self._failed_with.get(job.id, name)
-            if not outcome.lost and (outcome.failure is None or not outcome.failure.quarantined):
-                self._failed_with.pop(job.id, None)
-                return outcome, ()
-            if earlier != name:
-                failure = outcome.failure or Failure("crash", "the device was lost")
-                message = f"{failure.message} ({name}, and {earlier} before)"
-                failure = Failure(failure.kind, message)
-                return dataclasses.replace(outcome, lost=False, failure=failure), (earlier, name)
-            self._failed_with[job.id] = name
-            if outcome.lost:
-                return outcome, ()
-            if others:
-                self._waiting.append(_Suspect(job, outcome, self._clock()))
-                return None, ()
-            return outcome, (name,)
-
-    def take(self, name: str) -> MeasureJob | None:
-        """Take a job that another device than *name* failed with."""
-        with self._lock:
-            for number, suspect in enumerate(self._waiting):
-                if suspect.outcome.on.name != name:
-                    return self._waiting.pop(number).job
-            return None
-
-    def orphans(self, devices: Set[str]) -> tuple[MeasureOutcome, ...]:
-        """Remove and return the outcomes that no other of *devices* can judge, or judged in time."""
-        with self._lock:
-            late = self._clock() - PATIENCE
-            orphans = [
-                suspect
-                for suspect in self._waiting
-                if suspect.since < late or not devices - {suspect.outcome.on.name}
-            ]
-            for suspect in orphans:
-                self._waiting.remove(suspect)
-            return tuple(suspect.outcome for suspect in orphans)
-
-    def drop(self) -> tuple[MeasureOutcome, ...]:
-        """Drop all jobs that wait, undecided: nothing is known of them."""
-        with self._lock:
-            suspects, self._waiting = self._waiting, []
-            return tuple(dataclasses.replace(each.outcome, failure=None, lost=True) for each in suspects)
-
-
 log = logging.getLogger("adt.tune")
+
+CONNECT_SECONDS = 30.0
+"""In which a server must open a session; the start of our process counts."""
+PREPARE_SECONDS = 20.0
+"""In which the arguments of a kernel must be on the device, when they are small …"""
+SLOWEST = 4e6
+"""Least rate of other transfers, in bytes per second."""
+SLACK_SECONDS = 5.0
+"""For the way to and fro, on top of what a measurement may take."""
+KILL_SECONDS = 0.5
+"""Seconds that a process has to end once its measurements do not count any more."""
+LAST_SECONDS = 50.0
+"""Seconds that a session has for its last candidate, unless one needs more."""
+RENEW_SECONDS = 600.0
+"""After which a session with a server that is ours is opened anew: what leaked is gone then."""
+PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds to wait after so many attempts in a row that came to nothing."""
+
+
+class _SessionEnd(enum.Enum):
+    OVER = "over"
+    """Its time was over, or there is nothing to do."""
+    RENEW = "renew"
+    """The session is spoilt; the server is not."""
+    RESTART = "restart"
+    """The server is to be given up, and if it is ours, restarted."""
+
 
 LOOK_SECONDS = 1.0
 """Interval at which the source is asked for devices, in seconds."""
@@ -124,30 +90,22 @@ Done = Callable[[MeasureOutcome], None]
 class Fleet:
     """The devices of *source*, measuring what it is given."""
 
-    def __init__(
-        self,
-        source: Source,
-        computes: str,
-        *,
-        kind: tuple[str, str] | None = None,
-        pause: float = FIRST_PAUSE,
-    ) -> None:
+    _take: Take
+    _done: Done
+
+    def __init__(self, source: Source, computes: str, *, kind: tuple[str, str] | None = None) -> None:
         """Measure on the devices of *source*, which compute on ``cpu``, ``opencl`` or ``cuda``.
 
-        Args:
-            kind: device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
-                first such device decides. None: the first device does.
-            pause: seconds for which a device is first out of service.
+        *kind* is device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
+        first such device decides. None: the first device does.
         """
         self.source, self.computes = source, computes
-        self.roster = Roster(pause=pause)
+        self.roster = Roster()
         self._suspects = Suspects()
         self._identity = Identity(*kind) if kind else None
         self._answered = threading.Event()
         self._lock = threading.Lock()
         self._held: deque[MeasureJob] = deque()
-        self._take: Take | None = None
-        self._done: Done | None = None
         self.ending = threading.Event()
         """Nothing more is to be measured."""
         self.leaving = threading.Event()
@@ -165,10 +123,9 @@ class Fleet:
         self._watcher.start()
         return self
 
-    def identity(self) -> tuple[str, str] | None:
+    def identity(self) -> Identity | None:
         """Return device and driver of what is measured on; None until a device has answered."""
-        identity = self._identity if self._answered.is_set() else None
-        return (identity.device, identity.driver) if identity else None
+        return self._identity if self._answered.is_set() else None
 
     def live(self) -> int:
         """Return the number of devices that measure, or would."""
@@ -202,15 +159,11 @@ class Fleet:
         for thread in (*workers, *filter(None, (watcher,))):
             thread.join(JOIN_SECONDS)
         for outcome in self._suspects.drop():
-            self._report(outcome)
+            self._done(outcome)
+        nowhere = MeasuredOn(name="", label="", celsius=None)
         while self._held:
-            self._report(_unmeasured(self._held.popleft()))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            job = self._held.popleft()
+            self._done(MeasureOutcome(job.id, (), None, True, nowhere, device="", driver="", took=0.0))
 
     def accept(self, name: str, identity: Identity) -> str:
         """Return why the device *name* may not measure, or nothing; the first device decides the kind."""
@@ -256,7 +209,6 @@ class Fleet:
     def _take_job(self) -> MeasureJob | None:
         if self.ending.is_set():
             return None
-        assert self._take is not None
         began = time.monotonic()
         job = self._take()
         if job is None and time.monotonic() - began < IDLE_SECONDS:
@@ -273,11 +225,7 @@ class Fleet:
         if verdict is None:
             log.debug("%s is tried on another device: %s", job.task, outcome.failure)
         else:
-            self._report(verdict)
-
-    def _report(self, outcome: MeasureOutcome) -> None:
-        if self._done is not None:
-            self._done(outcome)
+            self._done(verdict)
 
     def _watch(self) -> None:
         with cancel_on(self.leaving):
@@ -286,7 +234,7 @@ class Fleet:
                     self._look()
                     for outcome in self._suspects.orphans(self.roster.in_service()):
                         self.roster.clear((outcome.on.name,))
-                        self._report(outcome)
+                        self._done(outcome)
                 except Exception:  # a fault of ours must not end the watching
                     log.debug("looking which devices are there", exc_info=True)
                 self.ending.wait(LOOK_SECONDS)
@@ -314,6 +262,203 @@ class Fleet:
                     self._workers[slot].start()
 
 
-def _unmeasured(job: MeasureJob) -> MeasureOutcome:
-    nowhere = MeasuredOn(name="", label="", celsius=None)
-    return MeasureOutcome(job.id, (), None, lost=True, on=nowhere, device="", driver="", took=0.0)
+class Worker(threading.Thread):
+    """Measures for *fleet*, as long as its *slot* is there."""
+
+    def __init__(self, fleet: Fleet, slot: str) -> None:
+        super().__init__(name=f"measuring on {slot}")
+        self._fleet, self.slot = fleet, slot
+        self._roster = fleet.roster
+        self._child = Child("adt.tuning.fleet.measure_child", speech=SPEECH)
+        self._leaving = threading.Event()
+        self._failed_attempts = 0  # in a row
+        self._last_seconds = LAST_SECONDS  # that a session has for its last candidate …
+        self._next_seconds = 0.0  # … and the next session, where that needs more
+        self.measuring = False
+
+    def leave(self) -> None:
+        """End when the candidate that is measured is done."""
+        self._leaving.set()
+
+    def kill(self) -> None:
+        """End now: a process that waits for a device that has stalled ends by no grace."""
+        self._leaving.set()
+        self._child.close(KILL_SECONDS)
+
+    @property
+    def _over(self) -> bool:
+        return self._leaving.is_set() or self._fleet.ending.is_set()
+
+    def run(self) -> None:
+        """Run until the slot is gone, or the fleet ends."""
+        try:
+            with cancel_on(self._fleet.leaving):
+                while not self._over:
+                    pause = PAUSES[min(self._failed_attempts, len(PAUSES) - 1)]
+                    if pause and self._fleet.ending.wait(pause):
+                        break
+                    self._failed_attempts += 1
+                    self._use_lease()
+        finally:
+            self._child.close()
+
+    def _use_lease(self) -> None:
+        if self._roster.is_barred(self.slot):
+            return
+        if not self._fleet.has_work():
+            self._failed_attempts = 0
+            return
+        try:
+            with self._fleet.source.lease(self.slot, self._fleet.computes) as lease:
+                self._measure_on(lease)
+        except NotNow as error:
+            self._failed_attempts = min(self._failed_attempts, 1)
+            log.debug("%s: %s", self.slot, error)
+        except AdtError as error:
+            if not self._over:
+                log.debug("%s: %s", self.slot, error.what)
+                self._roster.missed(self.slot, error.what)
+        except Exception as error:  # a fault of ours must not take the other devices along
+            log.debug("%s", self.slot, exc_info=True)
+            self._roster.missed(self.slot, f"{type(error).__name__}: {error}")
+
+    def _measure_on(self, lease: Lease) -> None:
+        """Measure in session after session, as long as the lease lasts."""
+        if self._roster.refuses(lease):
+            if lease.seconds is not None:  # let it go back to its tracker at once, for others
+                wire.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
+            return
+        while not self._over:
+            end = self._session(lease)
+            if lease.seconds is not None or end is _SessionEnd.RESTART:
+                return
+
+    def _session(self, lease: Lease) -> _SessionEnd:
+        held = RENEW_SECONDS if lease.seconds is None else lease.seconds
+        allowed, self._next_seconds = max(self._last_seconds, self._next_seconds), 0.0
+        limit = math.ceil(held + allowed)
+        request = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
+        answer = self._ask(request, CONNECT_SECONDS)
+        if not isinstance(answer, Connected):
+            if not self._over:
+                reason = (
+                    answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
+                )
+                self._roster.fail(lease.name, f"no session: {reason}")
+            return _SessionEnd.RESTART
+        end = time.monotonic() + held
+        identity = self._identity(lease, answer)
+        if self._fleet.accept(lease.name, identity):
+            self._ask(Disconnect(), SLACK_SECONDS)
+            return _SessionEnd.RESTART
+        self._roster.set_state(lease.name, "idle")
+        self._failed_attempts = 0
+        session_end = _SessionEnd.OVER
+        while session_end is _SessionEnd.OVER and time.monotonic() < end and not self._over:
+            job = self._fleet.next(lease.name)
+            if job is not None and _seconds_for(job) > allowed:
+                self._last_seconds = max(self._last_seconds, _seconds_for(job, once=True))
+                self._next_seconds = _seconds_for(job)
+                self._fleet.hold(job)
+                break
+            if job is not None:
+                session_end = self._measure(lease, identity, job)
+            elif lease.seconds is not None:
+                break
+        if session_end is not _SessionEnd.RESTART:
+            self._ask(Disconnect(), SLACK_SECONDS)
+        return session_end
+
+    def _identity(self, lease: Lease, connected: Connected) -> Identity:
+        known = lease.identity
+        if self._fleet.computes == "cpu":
+            return Identity(known.device or lease.key, "")
+        return Identity(known.device or connected.device or lease.key, known.driver or connected.driver)
+
+    def _measure(self, lease: Lease, identity: Identity, job: MeasureJob) -> _SessionEnd:
+        """Measure *job*, and report the outcome."""
+        self.measuring = True
+        began, session_end = time.monotonic(), _SessionEnd.RESTART
+        seconds: tuple[float, ...] = ()
+        outputs: tuple[bytes, ...] = ()
+        failure, lost, celsius = None, True, None
+        try:
+            celsius = self._roster.celsius(lease.name, lease.celsius)
+            self._roster.set_state(lease.name, "measuring")
+            answer = self._time(job)
+            if job.outputs and isinstance(answer, Timed):
+                compute = Compute(_file_name(job), job.library, job.arguments, job.outputs)
+                computed = self._ask(compute, job.timing.timeout + _sending_seconds(job))
+                outputs = computed.outputs if isinstance(computed, Computed) else ()
+                answer = answer if outputs else computed
+            seconds = answer.seconds if isinstance(answer, Timed) else ()
+            failure, lost, session_end = self._judge(lease, answer)
+        finally:  # also after a fault of ours: the engine waits for the job
+            took = time.monotonic() - began
+            self._update_roster(lease.name, failure, lost, took)
+            on = MeasuredOn(lease.name, lease.label, celsius, lease.emulated)
+            outcome = MeasureOutcome(job.id, seconds, failure, lost, on, *identity, took, outputs)
+            self._fleet.finish(job, outcome)
+            self.measuring = False
+        return session_end
+
+    def _update_roster(self, name: str, failure: Failure | None, lost: bool, took: float) -> None:
+        """Record how the device did."""
+        if lost:
+            self._roster.set_state(name, "away", "it was lost while it measured")
+        elif failure is not None and failure.quarantined:
+            self._roster.fail(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
+        else:
+            self._roster.succeed(name, took)
+            self._roster.set_state(name, "idle")
+
+    def _time(self, job: MeasureJob) -> Answer | str:
+        """Ask the process for the times of *job*; return the reason as a text where it gave none."""
+        ready = self._ask(Prepare(job.arguments), _sending_seconds(job))
+        if isinstance(ready, str):
+            return Broken(f"its arguments could not be sent: {ready}")
+        if isinstance(ready, Refused | Broken):
+            return ready
+        request = Measure(_file_name(job), job.library, job.arguments, job.timing)
+        return self._ask(request, job.timing.timeout + SLACK_SECONDS)
+
+    def _judge(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _SessionEnd]:
+        """Return the failure, whether the device was lost, and what becomes of the session."""
+        if isinstance(answer, Timed):
+            return None, False, _SessionEnd.OVER
+        if isinstance(answer, Refused):  # a GPU's context may be spoilt for those that follow
+            return Failure("run", answer.message), False, _SessionEnd.RENEW
+        if self._over or not lease.alive():
+            return None, True, _SessionEnd.RESTART
+        if isinstance(answer, str):
+            return Failure("hang", answer), False, _SessionEnd.RESTART
+        message = getattr(answer, "message", "the server died")
+        return Failure("crash", message), False, _SessionEnd.RENEW
+
+    def _ask(self, request: Request, seconds: float) -> Answer | str:
+        """Return the answer; a text when the process did not give one in time, or died."""
+        try:
+            answer: Answer = self._child.ask(request, seconds)
+            return answer
+        except ChildHung as error:
+            return str(error)
+        except ChildDied as error:
+            return Broken(f"the measuring process {error}")
+
+
+def _sending_seconds(job: MeasureJob) -> float:
+    """Return the seconds in which the arguments of *job* must be on the device."""
+    return PREPARE_SECONDS + sum(argument.size for argument in job.arguments) / SLOWEST
+
+
+def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
+    """Return the seconds that *job* may take (*once*: without its last call), in steps for few sessions."""
+    seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
+        2 if job.outputs and not once else 1
+    )
+    return 10.0 * math.ceil(seconds / 10.0)
+
+
+def _file_name(job: MeasureJob) -> str:
+    """Return the name of the job's library on the server: one that was never there before."""
+    return f"adt-tune-{job.id}-{secrets.token_hex(4)}.so"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from adt.bundle.bundle import TargetBundle
 from adt.device import selection
@@ -35,6 +35,23 @@ SHARED_SECONDS = 15.0
 """After which a server goes back to its tracker, once the candidate that is measured is done."""
 SETTLE_SECONDS = 0.5
 """In which a tracker or adb notices that a server or device is gone."""
+
+
+class Identity(NamedTuple):
+    """Identity of a processor, by which records are kept; devices measured together share it."""
+
+    device: str
+    """As in :attr:`adt.tuning.records.Context.device`; empty where it is not known."""
+    driver: str
+    """As in :attr:`adt.tuning.records.Context.driver`."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.device}, driver {self.driver}" if self.driver else self.device
+
+
+UNKNOWN = Identity("", "")
 
 
 @dataclass(frozen=True)
@@ -67,9 +84,8 @@ class Lease:
     """Name of its device: see :class:`Sighting`."""
     label: str
     emulated: bool
-    identity: Identity | None
-    """Identity of the processor. What is empty of it, or all, its runtime tells over RPC; for a CPU, *key*
-    does."""
+    identity: Identity
+    """Identity of the processor. What is empty of it its runtime tells over RPC; for a CPU, *key* does."""
     key: str
     host: str
     port: int
@@ -128,7 +144,7 @@ class TrackerSource:
             name=serial or address,
             label=phone.label if phone else f"RPC server, key {self.key}",
             emulated=phone.emulated if phone else False,
-            identity=phone.identity if phone else None,
+            identity=phone.identity if phone else UNKNOWN,
             key=self.key,
             host=address.rpartition(":")[0],
             port=grant.port,
@@ -172,11 +188,10 @@ def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> 
     """
     probed = probe(device, bundle if computes == "opencl" else None)  # brings the facts, too
     facts = package_like(probed, "")
-    identity = Identity(facts.soc or probed.model or probed.label, "")
-    if computes == "opencl":
-        identity = Identity(facts.gpu, facts.opencl_driver)
-    elif computes == "cuda":
-        identity = Identity("", "")
+    identity = {
+        "cpu": Identity(facts.soc or probed.model or probed.label, ""),
+        "opencl": Identity(facts.gpu, facts.opencl_driver),
+    }.get(computes, UNKNOWN)
     return Phone(device.facts.label, device.facts.emulated, identity)
 
 
@@ -215,7 +230,7 @@ class LocalSource:
                 name=slot,
                 label=processor,
                 emulated=False,
-                identity=Identity(processor, "") if computes == "cpu" else None,
+                identity=Identity(processor, "") if computes == "cpu" else UNKNOWN,
                 key=THIS_MACHINE,
                 host=host,
                 port=port,
@@ -336,25 +351,6 @@ def _alive(device: Device) -> bool:
 
 
 SURVEY_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Identity of a processor, by which records are kept; devices measured together share it."""
-
-    device: str
-    """As in :attr:`adt.tuning.records.Context.device`; empty where it is not known."""
-    driver: str
-    """As in :attr:`adt.tuning.records.Context.driver`."""
-
-    @property
-    def text(self) -> str:
-        """For people."""
-        return f"{self.device}, driver {self.driver}" if self.driver else self.device
-
-    def or_else(self, device: str, driver: str) -> Identity:
-        """Return this, with *device* and *driver* where they are not known."""
-        return Identity(self.device or device, self.driver or driver)
 
 
 def celsius(device: Device) -> float | None:
