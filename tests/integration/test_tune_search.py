@@ -15,10 +15,10 @@ from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.records.traces import apply_trace
 from adt.compiler.passes.records.workload import same, workload
 from adt.tuning.candidates import Candidate, Measurement, NoSpace
-from adt.tuning.proposals import count_outputs
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search.strategies import SearchOptions
 from adt.tuning.search.task_search import Searches, TaskSearch
+from adt.tuning.tasks import count_outputs
 
 CPU = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
 ARM = {"kind": "llvm", "mtriple": "aarch64-linux-android28", "mattr": ["+neon", "+dotprod"], "num-cores": 4}

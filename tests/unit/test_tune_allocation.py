@@ -1,22 +1,30 @@
 """Choice of the task that gets the next batch."""
 
-import dataclasses
 import math
+from typing import Any
 
 import pytest
 
-from adt.tuning.task_progress import MIN_BATCH, Standing, batch_size, choose, expected_gain, is_scarce
-
-FRESH = Standing(
-    weight=1, flops=100, baseline=1.0, history=(), trials=0, outstanding=0, batches=0, limit=None, ended=False
-)
+from adt.tuning.records import BASELINE
+from adt.tuning.task_progress import MIN_BATCH, TaskProgress, batch_size, choose, expected_gain, is_scarce
+from support.standins.tuning import options, record, task
 
 
-def standing(**changes: object) -> Standing:
-    return dataclasses.replace(FRESH, **changes)  # type: ignore[arg-type]
+def standing(
+    *, baseline: float | None = 1.0, weight: int = 1, flops: int | None = 100, history: tuple[float, ...] = (),
+    trials: int = 0, outstanding: int = 0, batches: int = 0, limit: int | None = None, ended: bool = False,
+) -> TaskProgress:  # fmt: skip
+    settings = options(trials=limit or 8, per_task=limit is not None)
+    progress = TaskProgress(task("conv", weight=weight, flops=flops), "conv", settings)
+    if baseline is not None:
+        progress.add_record(record("conv", BASELINE, baseline))
+    progress.history = list(history)
+    progress.trials, progress.requested, progress.searching = trials, outstanding, batches
+    progress.end_state = "done" if ended else ""
+    return progress
 
 
-def tuned(best: float, batches: int, *, weight: int = 1, history: tuple[float, ...] = ()) -> Standing:
+def tuned(best: float, batches: int, *, weight: int = 1, history: tuple[float, ...] = ()) -> TaskProgress:
     return standing(weight=weight, history=history or (best,) * batches, trials=16 * batches)
 
 
@@ -48,12 +56,12 @@ def test_where_trials_are_scarce_only_what_promises_much_gets_some() -> None:
         index, count = chosen
         trials[index] += count
         left -= count
-        tasks[index] = dataclasses.replace(tasks[index], trials=trials[index], history=(5e-4,))
+        tasks[index].trials, tasks[index].history = trials[index], [5e-4]
     assert trials == [0, 24]
 
 
 def test_a_scarce_batch_is_smaller_but_worth_a_search() -> None:
-    tasks = [FRESH] * 10
+    tasks = [standing()] * 10
     assert is_scarce(tasks, 16, 64) and not is_scarce(tasks, 16, 160)
     assert choose(tasks, 16, 64) == (0, 6)
     assert choose(tasks, 16, 20) == (0, MIN_BATCH)
@@ -75,14 +83,14 @@ def test_calls_of_the_model_count() -> None:
 
 
 def test_what_is_out_counts_as_done() -> None:
-    out = dataclasses.replace(tuned(1.0, 1), outstanding=16, batches=1)
+    out = standing(history=(1.0,), trials=16, outstanding=16, batches=1)
     assert choose([out, tuned(0.9, 1)], 16, 100) == (1, 16)
 
 
 @pytest.mark.parametrize(
     "facts", [{"ended": True}, {"batches": 2, "outstanding": 32}, {"limit": 8, "trials": 5, "outstanding": 3}]
 )
-def test_nothing_for_a_task_that_may_have_no_more(facts: dict[str, object]) -> None:
+def test_nothing_for_a_task_that_may_have_no_more(facts: dict[str, Any]) -> None:
     assert choose([standing(**facts)], 16, 100) is None
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from adt.errors import DiskError
-from adt.tuning import proposals
 from adt.tuning.candidates import BuildOutcome, MeasureJob, Measurement, MeasureOutcome, NoSpace
 from adt.tuning.engine import Engine, EngineResult
 from adt.tuning.pipeline import CandidateJob, Completion, MeasureQueue, OutputComparison, confirmation_timing
 from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
-from adt.tuning.results import Observer, Status
+from adt.tuning.results import Status
 from adt.tuning.task_progress import LEADERS, TaskProgress
 from support.standins.tuning import (
     CONTEXT,
@@ -33,7 +32,7 @@ def scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply a trace without TVM."""
     monkeypatch.setattr(
         "adt.tuning.proposals.schedule",
-        lambda task, trace: proposals.ScheduledModule(f"{task.name}:{trace}", 1),
+        lambda task, trace: f"{task.name}:{trace}",
     )
 
 
@@ -61,8 +60,9 @@ class Bench:
             searches=self.searches,
             builders=self.builders,
             database=self.database,
-            observer=Observer(self.statuses.append, self.recorded.append),
-            stop=stop,
+            on_status=self.statuses.append,
+            on_record=self.recorded.append,
+            stop=stop or threading.Event(),
         )
         return engine.run(self.fleet.start)
 
@@ -167,7 +167,7 @@ def test_without_numbers_of_the_untuned_schedule_its_time_still_counts(how: str)
 
 
 def test_a_candidate_that_cannot_be_scheduled_again_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> proposals.ScheduledModule:
+    def refuse(*_: Any) -> str:
         raise ValueError("does not apply")
 
     monkeypatch.setattr("adt.tuning.proposals.schedule", refuse)
@@ -401,7 +401,9 @@ def test_interrupted_for_good_all_is_ended_at_once() -> None:
         searches=bench.searches,
         builders=bench.builders,
         database=bench.database,
-        observer=Observer(interrupt),
+        on_status=interrupt,
+        on_record=bench.recorded.append,
+        stop=threading.Event(),
     )
     with pytest.raises(KeyboardInterrupt):
         engine.run(fleet.start)

@@ -44,6 +44,7 @@ def task(name: str, *, weight: int = 1, flops: int | None = 1000) -> Any:
         flops=flops,
         baseline=f"{name}:",
         arguments=(Argument((5,), "int8"),),
+        outputs=1,
         kernels=(name,),
     )
 

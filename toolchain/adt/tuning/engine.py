@@ -2,25 +2,25 @@
 
 One thread coordinates, the caller's. It never waits for a single candidate, task or device: each
 proposal, build and measurement comes as an event, is recorded, and makes room for the next. The search
-and the observer get a result after it is safe on disk.
+and the caller get a result after it is safe on disk.
 """
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adt.errors import DiskError
 from adt.tuning.candidates import BuildOutcome, MeasureOutcome, TuningOptions
 from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipeline, Recorder
-from adt.tuning.proposals import Proposal, Proposals, Reschedule, SearchEvent, SearchThread
+from adt.tuning.proposals import Proposals
 from adt.tuning.records import BASELINE, Context, Record
-from adt.tuning.results import Observer, Status
+from adt.tuning.results import Status
 from adt.tuning.task_progress import TaskProgress, batch_size, choose, is_scarce
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from adt.tuning.search.task_search import Searches
     from adt.tuning.tasks import Task
 
-log = logging.getLogger("adt.tune")
-
 TICK = 0.25
 """Seconds between two looks at the devices."""
 STATUS_SECONDS = 0.25
-"""Between two reports to the observer."""
+"""Seconds between two reports."""
+
+Event = Callable[[], Iterable[Completion] | None]
+"""A proposal, build or measurement as the function that takes it in; returns the trials that it completes."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Engine:
     """One tuning of *tasks*.
 
     When *stop* is set nothing new begins; what is being measured may finish for a while; all is kept.
+    *on_status* is called several times a second, and once at the end; *on_record* with each record, once it
+    is safe on disk.
     """
 
     def __init__(
@@ -64,21 +67,23 @@ class Engine:
         searches: Searches,
         builders: Builders,
         database: Database,
-        observer: Observer,
-        stop: threading.Event | None = None,
+        on_status: Callable[[Status], None],
+        on_record: Callable[[Record], None],
+        stop: threading.Event,
     ) -> None:
         self._options = options
         self._builders = builders
         self._database = database
-        self._observer = observer
-        self._recorder = Recorder(options, database, observer)
+        self._on_status = on_status
+        self._recorder = Recorder(options, database, on_record)
         self._comparison = OutputComparison()
-        self._stop = stop or threading.Event()
-        self._events: queue.SimpleQueue[SearchEvent | BuildOutcome | MeasureOutcome] = queue.SimpleQueue()
+        self._stop = stop
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._queue = MeasureQueue(exclusive=options.exclusive)
-        self._thread = SearchThread()
-        self._proposals = Proposals(searches, self._thread, self._events.put)
-        self._pipeline = Pipeline(options, builders, self._queue, self._events.put)
+        self._pipeline = Pipeline(
+            options, builders, self._queue, lambda outcome: self._events.put(partial(self._built, outcome))
+        )
+        self._proposals = Proposals(searches, self._pipeline, self._events.put)
         self._tasks = [TaskProgress(task, database.workload_id(task.module), options) for task in tasks]
         self._fleet: Fleet | None = None
         self._context: Context | None = None
@@ -86,6 +91,7 @@ class Engine:
         self._began = time.monotonic()
         self._reported = 0.0
         self._earlier_trials = 0
+        self._disk_error: DiskError | None = None
 
     def run(self, start: Callable[[Take, Done], Fleet]) -> EngineResult:
         """Tune until all trials are done, nothing is left to try, or it is to stop.
@@ -105,9 +111,9 @@ class Engine:
             if self._fleet is not None:
                 self._fleet.close(0.0)
             self._builders.close()
-            self._thread.close(0.0)
+            self._proposals.close(0.0)
         status = self._status(self._fleet)
-        self._observer.status(status)
+        self._on_status(status)
         return EngineResult(
             ended=ended,
             context=self._context,
@@ -127,7 +133,7 @@ class Engine:
             self._handle(self._next_events(TICK))
             if time.monotonic() - self._reported >= STATUS_SECONDS:
                 self._reported = time.monotonic()
-                self._observer.status(self._status(self._fleet))
+                self._on_status(self._status(self._fleet))
         return "finished"
 
     def _finish(self) -> None:
@@ -137,16 +143,16 @@ class Engine:
         self._builders.close()
         self._fleet.close(self._options.grace, leaving=self._stop.is_set())
         self._handle(self._next_events(0))
-        self._thread.close(None)
+        self._proposals.close(None)
 
     def _measured(self, outcome: MeasureOutcome) -> None:
         """Queue what a device has measured; called from any thread."""
         self._queue.give_back(outcome.id)
-        self._events.put(outcome)
+        self._events.put(partial(self._compare, outcome))
 
-    def _next_events(self, timeout: float) -> list[SearchEvent | BuildOutcome | MeasureOutcome]:
+    def _next_events(self, timeout: float) -> list[Event]:
         """Collect all events that came; wait at most *timeout* seconds for the first one."""
-        events: list[SearchEvent | BuildOutcome | MeasureOutcome] = []
+        events: list[Event] = []
         try:
             events.append(self._events.get(timeout=timeout) if timeout else self._events.get_nowait())
             while True:
@@ -225,11 +231,10 @@ class Engine:
             requested = sum(progress.requested for progress in self._tasks)
             if self._pipeline.pending + requested >= enough + self._builders.workers:
                 return
-            standings = [progress.standing() for progress in self._tasks]
-            left = total - self._trials - sum(standing.outstanding for standing in standings)
-            if is_scarce(standings, batch, left) and any(task.baseline_pending for task in self._tasks):
+            left = total - sum(progress.begun for progress in self._tasks)
+            if is_scarce(self._tasks, batch, left) and any(task.baseline_pending for task in self._tasks):
                 return
-            choice = choose(standings, batch, left)
+            choice = choose(self._tasks, batch, left)
             if choice is None:
                 return
             index, count = choice
@@ -238,56 +243,36 @@ class Engine:
     def _confirm(self) -> None:
         """Measure the fastest candidates once more, of tasks that have ended."""
         for progress in self._tasks:
-            if not progress.is_over or progress.confirming or progress.baseline_pending:
-                continue
-            for trace in progress.unconfirmed():
-                progress.confirming.add(trace)
-                self._proposals.reschedule(progress, trace)
+            if progress.is_over and not progress.confirming and not progress.baseline_pending:
+                for trace in progress.unconfirmed():
+                    self._proposals.confirm(progress, trace)
 
-    def _handle(self, events: Sequence[SearchEvent | BuildOutcome | MeasureOutcome]) -> None:
+    def _handle(self, events: Sequence[Event]) -> None:
         """Take in *events*; what is complete is recorded at once, before anything else is made of it."""
-        completions: list[Completion] = []
-        for event in events:
-            if isinstance(event, BuildOutcome):
-                completions += self._built(event)
-            elif isinstance(event, MeasureOutcome):
-                if completion := self._pipeline.measured(event):
-                    completions += self._comparison.check(completion)
-            elif isinstance(event, Proposal):
-                for candidate in self._proposals.accept(event):
-                    self._pipeline.add(event.progress, candidate.trace, candidate.module)
-            elif isinstance(event, Reschedule):
-                self._rescheduled(event)
-            else:
-                self._proposals.fail(event.progress, event.error)
+        completions = [completion for event in events for completion in event() or ()]
         if self._context is not None:
             self._recorder.record(completions, self._context)
-        for event in events:
-            if isinstance(event, BuildOutcome) and event.disk is not None:
-                what, remedy, details = event.disk
-                raise DiskError(what, remedy=remedy, details=details)
+        if self._disk_error is not None:
+            raise self._disk_error
         for progress in self._tasks:
             for results in progress.take_complete_batches():
                 self._proposals.report(progress, results)
 
-    def _built(self, outcome: BuildOutcome) -> list[Completion]:
-        """Return the trials that a build completes: none if it succeeded."""
-        completion = self._pipeline.built(outcome) if outcome.disk is None else None
-        if completion is None:
-            return []
-        job = completion.job
-        held = self._comparison.give_up(job.progress) if job.confirms and job.trace == BASELINE else ()
-        return [completion, *held]
+    def _built(self, outcome: BuildOutcome) -> Iterable[Completion]:
+        """Yield the trials that a build completes: none if it succeeded."""
+        if outcome.disk is not None:
+            what, remedy, details = outcome.disk
+            self._disk_error = DiskError(what, remedy=remedy, details=details)
+        elif completion := self._pipeline.built(outcome):
+            yield completion
+            job = completion.job
+            if job.confirms and job.trace == BASELINE:
+                yield from self._comparison.give_up(job.progress)
 
-    def _rescheduled(self, event: Reschedule) -> None:
-        progress = event.progress
-        progress.searching -= 1
-        if isinstance(event.module, Exception):
-            log.warning("%s cannot be measured again: %s", progress.task.name, event.module)
-            progress.can_confirm = False
-            progress.confirming.discard(event.trace)
-        else:
-            self._pipeline.confirm(progress, event.trace, event.module)
+    def _compare(self, outcome: MeasureOutcome) -> Iterable[Completion]:
+        """Yield the trials that a measurement completes."""
+        if completion := self._pipeline.measured(outcome):
+            yield from self._comparison.check(completion)
 
     def _status(self, fleet: Fleet) -> Status:
         activities = self._pipeline.activities()

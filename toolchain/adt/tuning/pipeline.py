@@ -24,9 +24,7 @@ from adt.tuning.candidates import (
     Timing,
     TuningOptions,
 )
-from adt.tuning.proposals import ScheduledModule
 from adt.tuning.records import BASELINE, CONFIRMED, Context, Failure, Record
-from adt.tuning.results import Observer
 from adt.tuning.task_progress import TaskProgress
 
 if TYPE_CHECKING:
@@ -166,11 +164,9 @@ class Pipeline:
         """Have a candidate built and measured; untuned schedules come before others."""
         self._add(CandidateJob(next(self._numbers), progress, trace, module, False, 1, False))
 
-    def confirm(self, progress: TaskProgress, trace: str, scheduled: ScheduledModule) -> None:
+    def confirm(self, progress: TaskProgress, trace: str, module: str) -> None:
         """Have a candidate that was measured before built, measured again, and its numbers compared."""
-        progress.output_count = scheduled.outputs
-        number = next(self._numbers)
-        self._add(CandidateJob(number, progress, trace, scheduled.module, True, CONFIRM_ROUNDS, True))
+        self._add(CandidateJob(next(self._numbers), progress, trace, module, True, CONFIRM_ROUNDS, True))
 
     def _add(self, job: CandidateJob) -> None:
         (self._backlog.append if job.trace else self._backlog.appendleft)(job)
@@ -200,7 +196,7 @@ class Pipeline:
             arguments=task.arguments,
             device=self._options.toolchain.device,
             timing=confirmation_timing(timing) if job.confirms else timing,
-            outputs=job.progress.output_count if job.compares else 0,
+            outputs=task.outputs if job.compares else 0,
         )
         job.module = ""  # large, and not needed any more
         self._built[job.id] = job, measure_job
@@ -337,17 +333,19 @@ def _float_difference(got: Any, reference: Any, tolerance: float) -> str:
 class Recorder:
     """Writes the records of one tuning; only the engine's thread uses it."""
 
-    def __init__(self, options: TuningOptions, database: Database, observer: Observer) -> None:
+    def __init__(
+        self, options: TuningOptions, database: Database, on_record: Callable[[Record], None]
+    ) -> None:
         self._options = options
         self._database = database
-        self._observer = observer
+        self._on_record = on_record
         self.kept = 0
         """Records of this session."""
         self.failures: Counter[str] = Counter()
         """Failed candidates of this session, by kind."""
 
     def record(self, completions: Sequence[Completion], context: Context) -> None:
-        """Write records of *completions*; then, unless that fails, their tasks and the observer get them."""
+        """Write records of *completions*; their tasks and the caller get them unless that fails."""
         if not completions:
             return
         records = [self._record(completion, context) for completion in completions]
@@ -357,7 +355,7 @@ class Recorder:
             if record.failure is not None:
                 self.failures[record.failure.kind] += 1
             _update_progress(completion.job, record)
-            self._observer.record(record)
+            self._on_record(record)
 
     def _record(self, completion: Completion, context: Context) -> Record:
         job, failure, outcome = completion.job, completion.failure, completion.outcome

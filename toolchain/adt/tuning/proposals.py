@@ -6,13 +6,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import tvm
-from tvm import tirx
 
+from adt.errors import last_line
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
+from adt.tuning.pipeline import Pipeline
 from adt.tuning.records import BASELINE, Record
 from adt.tuning.task_progress import Batch, TaskProgress
 
@@ -26,67 +27,55 @@ STALE_BATCHES = 3
 """Batches in a row with nothing new in them, after which a search is exhausted."""
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A search is done."""
+class Proposals:
+    """The searches of all tasks, in one thread: they share TVM's state and the cost model.
 
-    progress: TaskProgress
-    requested: int
-    candidates: Sequence[Candidate] | Exception | None
+    All methods are for the engine's thread, in which *post* has the functions called that it gets.
+    """
 
-
-@dataclass(frozen=True)
-class ScheduledModule:
-    """A candidate that was measured before, ready to be built again."""
-
-    module: str
-    """TVM's JSON."""
-    outputs: int
-    """Number of the last arguments that are outputs."""
-
-
-@dataclass(frozen=True)
-class Reschedule:
-    """A candidate that was measured before is scheduled again."""
-
-    progress: TaskProgress
-    trace: str
-    module: ScheduledModule | Exception
-
-
-@dataclass(frozen=True)
-class SearchFailure:
-    """A search failed on a report."""
-
-    progress: TaskProgress
-    error: Exception
-
-
-SearchEvent: TypeAlias = Proposal | Reschedule | SearchFailure
-
-
-class SearchThread:
-    """Runs actions one after another: the searches share TVM's state and the cost model."""
-
-    def __init__(self) -> None:
+    def __init__(
+        self, searches: Searches, pipeline: Pipeline, post: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._searches = searches
+        self._pipeline = pipeline
+        self._post = post
+        self._known: dict[TaskProgress, tuple[Sequence[Record], Sequence[Record]]] = {}
+        self._stale: dict[TaskProgress, int] = {}
         self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         # A daemon: the second ctrl-C does not wait for TVM to come back from a search.
         self._thread = threading.Thread(target=self._run, name="adt-search", daemon=True)
         self._thread.start()
 
-    def submit(self, action: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Call *action* some time, then *done* with its result or the exception that it raised."""
+    def begin(self, progress: TaskProgress, known: Sequence[Record], elsewhere: Sequence[Record]) -> None:
+        """Begin with the records of the task's workload: in this context, and in others."""
+        self._known[progress] = known, elsewhere
 
-        def run() -> None:
-            try:
-                result = action()
-            except Exception as error:
-                log.debug("a search failed", exc_info=True)
-                result = error
-            done(result)
+    def request(self, progress: TaskProgress, count: int) -> None:
+        """Search *count* candidates; those that are new go into the pipeline."""
 
-        self._actions.put(run)
+        def search() -> Sequence[Candidate] | None:
+            if progress.search is None:
+                known, elsewhere = self._known[progress]
+                progress.search = self._searches.search(progress.task, known=known, elsewhere=elsewhere)
+                del self._known[progress]
+            return progress.search.next_batch(count)
+
+        progress.searching += 1
+        progress.requested += count
+        self._submit(search, partial(self._proposed, progress, count))
+
+    def confirm(self, progress: TaskProgress, trace: str) -> None:
+        """Schedule a candidate that was measured before; it goes into the pipeline to be confirmed."""
+        progress.searching += 1
+        progress.confirming.add(trace)
+        self._submit(lambda: schedule(progress.task, trace), partial(self._rescheduled, progress, trace))
+
+    def report(self, progress: TaskProgress, results: Sequence[CandidateResult]) -> None:
+        """Report the task's oldest batch to its search."""
+        search = progress.search
+        assert search is not None
+        self._submit(lambda: search.report(results), partial(self._reported, progress))
 
     def close(self, timeout: float | None) -> None:
         """Drop what did not begin; wait until what runs is done, at most *timeout* seconds."""
@@ -99,71 +88,38 @@ class SearchThread:
             if not self._closed.is_set():
                 action()
 
+    def _submit(self, action: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Call *action* in the searches' thread, then *done* with its result or the exception it raised."""
 
-class Proposals:
-    """The searches of all tasks; but for what runs in their thread, only the engine's thread uses it."""
+        def run() -> None:
+            try:
+                result = action()
+            except Exception as error:
+                log.debug("a search failed", exc_info=True)
+                result = error
+            self._post(partial(done, result))
 
-    def __init__(self, searches: Searches, thread: SearchThread, done: Callable[[SearchEvent], None]) -> None:
-        self._searches = searches
-        self._thread = thread
-        self._done = done
-        self._known: dict[TaskProgress, tuple[Sequence[Record], Sequence[Record]]] = {}
-        self._stale: dict[TaskProgress, int] = {}
+        self._actions.put(run)
 
-    def begin(self, progress: TaskProgress, known: Sequence[Record], elsewhere: Sequence[Record]) -> None:
-        """Begin with the records of the task's workload: in this context, and in others."""
-        self._known[progress] = known, elsewhere
-
-    def request(self, progress: TaskProgress, count: int) -> None:
-        """Search *count* candidates; a :class:`Proposal` comes."""
-
-        def search() -> Sequence[Candidate] | None:
-            if progress.search is None:
-                known, elsewhere = self._known[progress]
-                progress.search = self._searches.search(progress.task, known=known, elsewhere=elsewhere)
-                self._known[progress] = (), ()
-            return progress.search.next_batch(count)
-
-        progress.searching += 1
-        progress.requested += count
-        self._thread.submit(search, lambda answer: self._done(Proposal(progress, count, answer)))
-
-    def reschedule(self, progress: TaskProgress, trace: str) -> None:
-        """Schedule a candidate that was measured before; a :class:`Reschedule` comes."""
-        progress.searching += 1
-        self._thread.submit(
-            lambda: schedule(progress.task, trace),
-            lambda answer: self._done(Reschedule(progress, trace, answer)),
-        )
-
-    def report(self, progress: TaskProgress, results: Sequence[CandidateResult]) -> None:
-        """Report the task's oldest batch to its search."""
-        search = progress.search
-        assert search is not None
-
-        def done(answer: object) -> None:
-            if isinstance(answer, Exception):
-                self._done(SearchFailure(progress, answer))
-
-        self._thread.submit(lambda: search.report(results), done)
-
-    def accept(self, proposal: Proposal) -> Sequence[Candidate]:
-        """Return the new candidates of a search; the task ends if there was none. Known ones have results."""
-        progress, candidates = proposal.progress, proposal.candidates
+    def _proposed(
+        self, progress: TaskProgress, requested: int, proposal: Sequence[Candidate] | Exception | None
+    ) -> None:
+        """Take in a search's *proposal*; the task ends if there is none. Known candidates have results."""
         progress.searching -= 1
-        progress.requested -= proposal.requested
-        if isinstance(candidates, NoSpace):
-            progress.end("exhausted", str(candidates))
-            return ()
-        if isinstance(candidates, Exception):
-            self.fail(progress, candidates)
-            return ()
-        if not candidates:
+        progress.requested -= requested
+        if isinstance(proposal, NoSpace):
+            progress.end("exhausted", str(proposal))
+        elif isinstance(proposal, Exception):
+            self._fail(progress, proposal)
+        elif not proposal:
             progress.end("exhausted", "" if progress.trials else "the search proposes nothing")
-            return ()
+        else:
+            self._add(progress, proposal)
+
+    def _add(self, progress: TaskProgress, candidates: Sequence[Candidate]) -> None:
         batch = Batch(tuple(candidates))
         new = {}
-        for candidate in batch.candidates:
+        for candidate in candidates:
             record = progress.record_of(candidate.trace)
             if record is None:
                 new[candidate.trace] = candidate
@@ -173,42 +129,34 @@ class Proposals:
         self._stale[progress] = 0 if new else self._stale.get(progress, 0) + 1
         if self._stale[progress] >= STALE_BATCHES:
             progress.end("exhausted", "the search proposes what is known already")
-        return tuple(new.values())
+        for candidate in new.values():
+            self._pipeline.add(progress, candidate.trace, candidate.module)
 
-    def fail(self, progress: TaskProgress, error: Exception) -> None:
+    def _rescheduled(self, progress: TaskProgress, trace: str, module: str | Exception) -> None:
+        progress.searching -= 1
+        if isinstance(module, Exception):
+            log.warning("%s cannot be measured again: %s", progress.task.name, module)
+            progress.can_confirm = False
+            progress.confirming.discard(trace)
+        else:
+            self._pipeline.confirm(progress, trace, module)
+
+    def _reported(self, progress: TaskProgress, error: Exception | None) -> None:
+        if error is not None:
+            self._fail(progress, error)
+
+    def _fail(self, progress: TaskProgress, error: Exception) -> None:
         """End a task whose search raised *error*."""
-        lines = str(error).strip().splitlines()
-        last = lines[-1].strip() if lines else ""
-        reason = f"its search failed: {type(error).__name__}: {last}".rstrip(": ")
+        reason = f"its search failed: {type(error).__name__}: {last_line(error)}"
         if not progress.end_state:
             log.warning("%s: %s", progress.task.name, reason)
         progress.end("exhausted", reason)
 
 
-def schedule(task: Task, trace: str) -> ScheduledModule:
-    """Schedule the task's module as in *trace*; takes TVM, for the search's thread."""
+def schedule(task: Task, trace: str) -> str:
+    """Return TVM's JSON of the task's module scheduled as in *trace*; takes TVM, for the searches' thread."""
     from adt.compiler.passes.records.schedules import schedule_by_record
 
-    module = (
-        task.baseline if trace == BASELINE else str(tvm.ir.save_json(schedule_by_record(task.module, trace)))
-    )
-    return ScheduledModule(module, count_outputs(task.module))
-
-
-def count_outputs(module: Any) -> int:
-    """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
-    function = module["main"]
-    stored: set[Any] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.BufferStore):
-            stored.add(node.buffer)
-
-    tirx.stmt_functor.post_order_visit(function.body, visit)
-    count = 0
-    for parameter in reversed(list(function.params)):
-        buffer = function.buffer_map.get(parameter)
-        if buffer is None or not any(buffer.same_as(other) for other in stored):
-            break
-        count += 1
-    return count
+    if trace == BASELINE:
+        return task.baseline
+    return str(tvm.ir.save_json(schedule_by_record(task.module, trace)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.compiler.targets.gpu import Gpu
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.tuning.records import Context, Record
+from adt.tuning.records import Context
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,6 @@ class Status:
     elapsed: float
     left: float | None
     """Seconds, estimated; None: nothing is known yet."""
-
-
-@dataclass(frozen=True)
-class Observer:
-    """Gets what happens in a tuning, in the engine's thread."""
-
-    status: Callable[[Status], None] = lambda _: None
-    """Several times a second, and once at the end."""
-    record: Callable[[Record], None] = lambda _: None
-    """Each record, once it is safe on disk."""
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,6 @@ class TaskProgress:
         self.reason = ""
         """Reason why it ended; empty where that needs no explanation."""
         self.activity = "waiting"
-        self.output_count = 0
-        """Number of the last arguments that are outputs; known once that matters."""
         self.expected_outputs: tuple[bytes, ...] | None = None
         """Results of the untuned schedule; empty: they cannot be known, None: they are not known yet."""
         self.confirmed: set[str] = set()
@@ -173,25 +171,54 @@ class TaskProgress:
         """:attr:`adt.tuning.results.TaskStatus.state`."""
         return self.end_state if self.is_over and self.activity == "waiting" else self.activity
 
-    def standing(self) -> Standing:
-        """Return the task's standing for the allocation of trials."""
+    @property
+    def baseline_seconds(self) -> float | None:
+        """Seconds of one call of the untuned schedule; None: not measured yet, or failed."""
         baseline = self.baseline
+        return baseline.time if baseline is not None and baseline.failure is None else None
+
+    @property
+    def best_seconds(self) -> float | None:
+        """Seconds of one call of the fastest candidate; None: none ran."""
         best = self.best
-        return Standing(
-            weight=self.task.weight,
-            flops=self.task.flops,
-            baseline=baseline.time if baseline is not None and not baseline.failure else None,
-            history=tuple(self.history) or ((best.time,) if best is not None else ()),
-            trials=self.trials,
-            outstanding=self.outstanding + self.requested,
-            batches=len(self.batches) + self.searching,
-            limit=self.options.trials if self.options.per_task else None,
-            ended=bool(self.end_state),
-        )
+        return best.time if best is not None else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that the model would need for a call after the last batch; None: not known."""
+        last = self.history[-1] if self.history else self.best_seconds
+        known = [time for time in (last, self.baseline_seconds) if time is not None and time < math.inf]
+        return min(known, default=None)
+
+    @property
+    def model_seconds(self) -> float:
+        """Seconds of all its calls in one run of the model; infinite where that is not known."""
+        return math.inf if self.seconds is None else self.task.weight * self.seconds
+
+    @property
+    def batches_out(self) -> int:
+        """Number of its batches that are not done, those that are being searched included."""
+        return len(self.batches) + self.searching
+
+    @property
+    def begun(self) -> int:
+        """Number of candidates that are done, proposed, or being searched."""
+        return self.trials + self.outstanding + self.requested
+
+    @property
+    def room(self) -> float:
+        """Number of candidates that it may still get; infinite where all tasks share a number."""
+        if self.end_state:
+            return 0
+        return max(self.options.trials - self.begun, 0) if self.options.per_task else math.inf
+
+    @property
+    def fresh(self) -> bool:
+        """True if it got nothing yet."""
+        return self.begun + self.batches_out == 0
 
     def status(self) -> TaskStatus:
         """Return the task's status for the view."""
-        best = self.best
         return TaskStatus(
             name=self.task.name,
             weight=self.task.weight,
@@ -201,8 +228,8 @@ class TaskProgress:
             planned=self.options.trials if self.options.per_task else 0,
             failed=self.failed,
             current=self.current,
-            best=best.time if best is not None else None,
-            baseline=self.standing().baseline,
+            best=self.best_seconds,
+            baseline=self.baseline_seconds,
         )
 
     def quarantined(self) -> list[Record]:
@@ -313,53 +340,12 @@ MINOR = 0.005
 """Share of the model's time; a task with less waits until it promises more than another batch for others."""
 
 
-@dataclass(frozen=True)
-class Standing:
-    """State of a task."""
-
-    weight: int
-    """Calls in one run of the model."""
-    flops: int | None
-    baseline: float | None
-    """Seconds of one call; None: not measured yet, or failed."""
-    history: tuple[float, ...]
-    """Best seconds of one call after each batch; infinite while none ran."""
-    trials: int
-    """Candidates that are done …"""
-    outstanding: int
-    """Number of trials that are proposed and not done …"""
-    batches: int
-    """Number of their batches, the one that is being searched included."""
-    limit: int | None
-    """Candidates it may have; None: all share a number."""
-    ended: bool
-    """It gets no more."""
-
-    @property
-    def room(self) -> float:
-        """Candidates that it may still get."""
-        if self.ended:
-            return 0
-        return math.inf if self.limit is None else max(self.limit - self.trials - self.outstanding, 0)
-
-    @property
-    def fresh(self) -> bool:
-        """It got nothing yet."""
-        return self.trials + self.outstanding + self.batches == 0
-
-    @property
-    def seconds(self) -> float | None:
-        """The time that the model would need for a call now; None: not known."""
-        known = [time for time in (*self.history[-1:], self.baseline) if time is not None and time < math.inf]
-        return min(known, default=None)
-
-
 def batch_size(requested: int, devices: int) -> int:
     """Return the number of candidates of a batch for *devices* devices: *requested*, or the best for 0."""
     return requested or max(BATCH, PER_DEVICE * devices)
 
 
-def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] | None:
+def choose(tasks: Sequence[TaskProgress], batch: int, left: int) -> tuple[int, int] | None:
     """Choose the task for the next batch and its number of candidates; None: nothing for now.
 
     First every task gets one batch, the costliest first, but those that hardly count; a smaller one where
@@ -369,40 +355,36 @@ def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] 
     Args:
         left: candidates that may still be proposed, for all tasks together.
     """
-    able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches < MAX_BATCHES]
+    able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches_out < MAX_BATCHES]
     if not able or left < 1:
         return None
     share = left // sum(task.room > 0 for task in tasks)
     if share >= MIN_BATCH:
-        least = MINOR * sum(_time(task) for task in tasks if task.seconds is not None)
+        least = MINOR * sum(task.model_seconds for task in tasks if task.seconds is not None)
         fresh = [index for index in able if tasks[index].fresh]
-        able = [index for index in fresh if _time(tasks[index]) >= least] or able
+        able = [index for index in fresh if tasks[index].model_seconds >= least] or able
     size = min(batch, max(share, MIN_BATCH)) if is_scarce(tasks, batch, left) else batch
     index = max(able, key=lambda index: (*expected_gain(tasks[index], batch), -index))
     return index, int(min(size, tasks[index].room, left))
 
 
-def _time(task: Standing) -> float:
-    """Return the seconds of the task in one run of the model; infinite where that is not known."""
-    return math.inf if task.seconds is None else task.weight * task.seconds
-
-
-def is_scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
+def is_scarce(tasks: Sequence[TaskProgress], batch: int, left: int) -> bool:
     """Return True if *left* candidates give no full batch to every task that had none."""
     return left < batch * sum(task.room > 0 and task.fresh for task in tasks)
 
 
-def expected_gain(task: Standing, batch: int) -> tuple[float, float]:
-    """Estimate the seconds of a model's run that the next batch of *task* saves; its operations decide a tie.
+def expected_gain(progress: TaskProgress, batch: int) -> tuple[float, float]:
+    """Estimate the seconds of a model's run that the next batch of *progress* saves; operations decide a tie.
 
     A mean of what the last batches saved, and of what the next would if the time went on falling to
     nothing in as many batches as there were: the longer a task was tuned, the less it promises.
     """
-    operations = float(task.weight * (task.flops or 0))
-    best = task.seconds
+    weight = progress.task.weight
+    operations = float(weight * (progress.task.flops or 0))
+    best = progress.seconds
     if best is None:
         return 0.0, operations
-    times = [time for time in task.history if time < math.inf]
+    times = [time for time in progress.history if time < math.inf]
     saved = (times[-1 - WINDOW] - times[-1]) / WINDOW if len(times) > WINDOW else 0.0
-    batches = max((task.trials + task.outstanding) / batch, task.batches, 1.0)
-    return task.weight * (BACKWARD * saved + (1 - BACKWARD) * best / batches), operations
+    batches = max(progress.begun / batch, progress.batches_out, 1.0)
+    return weight * (BACKWARD * saved + (1 - BACKWARD) * best / batches), operations

@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 from tvm import ir, relax
-from tvm.tirx import IntImm, stmt_functor
+from tvm.tirx import BufferStore, IntImm, stmt_functor
 
 from adt.bundle.libraries import parse_libraries, titles
 from adt.compiler.assemble import offload, preparation
@@ -39,6 +39,8 @@ class Task:
     baseline: str
     """TVM's JSON of ``{"main": PrimFunc}`` with the schedule that compiling gives it without records."""
     arguments: tuple[Argument, ...]
+    outputs: int
+    """Number of the last arguments that are outputs."""
     kernels: tuple[str, ...]
     """Every kernel of the model that is this workload; :attr:`name` is the first."""
 
@@ -110,7 +112,8 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
             continue
         of_hash.setdefault(digest, []).append(len(tunable))
         baseline = str(tvm.ir.save_json(tvm.IRModule({"main": named_main(scheduled)})))
-        tunable.append(Task(name, module, calls[name], flops_of(plain), baseline, arguments(plain), (name,)))
+        facts = flops_of(plain), baseline, arguments(plain), count_outputs(module)
+        tunable.append(Task(name, module, calls[name], *facts, (name,)))
     return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda kernel: kernel.name)))
 
 
@@ -169,6 +172,25 @@ def untunable_reason(function: Any) -> str:
 
     stmt_functor.post_order_visit(function.body, visit)
     return reasons[0] if reasons else ""
+
+
+def count_outputs(module: Any) -> int:
+    """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
+    function = module["main"]
+    stored: set[Any] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, BufferStore):
+            stored.add(node.buffer)
+
+    stmt_functor.post_order_visit(function.body, visit)
+    count = 0
+    for parameter in reversed(list(function.params)):
+        buffer = function.buffer_map.get(parameter)
+        if buffer is None or not any(buffer.same_as(other) for other in stored):
+            break
+        count += 1
+    return count
 
 
 RUNTIME = ("vm.", "runtime.")

@@ -114,7 +114,7 @@ def _run(
     from adt.tuning.engine import Engine
     from adt.tuning.fleet.builders import make_builders
     from adt.tuning.fleet.fleet import Fleet
-    from adt.tuning.results import Observer, TuningPlan
+    from adt.tuning.results import TuningPlan
     from adt.tuning.search.strategies import SearchOptions
     from adt.tuning.search.task_search import Searches
     from adt.tuning.task_progress import TaskLogs
@@ -168,7 +168,8 @@ def _run(
             searches=searches,
             builders=make_builders(settings.builders, toolchain),
             database=database,
-            observer=Observer(status=request.on_status, record=logs.add),
+            on_status=request.on_status,
+            on_record=logs.add,
             stop=stop,
         )
         result = engine.run(fleet.start)
