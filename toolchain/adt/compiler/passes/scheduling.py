@@ -39,7 +39,7 @@ def refusals() -> Iterator[None]:
 
 
 class Decisions:
-    """Decisions for the ways at certain *places*, or the first, which is taken without a search."""
+    """Decisions about what a schedule leaves open; without *places* those that are made without a search."""
 
     def __init__(self, places: Mapping[str, int] | None = None) -> None:
         self._places = places or {}
@@ -47,7 +47,7 @@ class Decisions:
         """The ways there are to do each thing."""
 
     def choose(self, what: str, ways: Sequence[Way]) -> Way:
-        """Choose one of *ways* to do *what*; ValueError if there are fewer than its place."""
+        """Choose the way at the place of *what*, or the first; ValueError if there are fewer ways."""
         self.ways[what] = ways
         place = self._places.get(what, 0)
         if place >= len(ways):

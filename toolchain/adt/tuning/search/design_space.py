@@ -126,26 +126,11 @@ H200, candidates with 64 sums or more were up to a thousand times as slow as the
 into memory."""
 
 
-@dataclass(frozen=True)
-class DesignSpace:
-    """Schedules that may be chosen for one workload."""
+def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> tuple[list[Any], Any]:
+    """Return the Schedules of ``{"main": PrimFunc}`` for TVM's *target* with open decisions; TVM's generator.
 
-    generator: Any
-    """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""
-    schedules: list[Any]
-    """TVM's Schedules whose decisions are open."""
-
-    @property
-    def postprocs(self) -> list[Any]:
-        """TVM's."""
-        return list(self.generator.postprocs)
-
-
-def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignSpace:
-    """Make the space of ``{"main": PrimFunc}`` for TVM's *target*; its *seed* (1 … 2³¹ - 1) decides how it
-    starts.
-
-    NoSpace where there is nothing to choose.
+    Its postprocessors finish and check a schedule, its mutators vary one. The *seed* is 1 … 2³¹ - 1. NoSpace
+    where there is nothing to choose.
     """
     load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
@@ -166,7 +151,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
         raise NoSpace(f"TVM's schedule rules fail on it: {last_line(error):.160}") from error
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
-    return DesignSpace(generators[0], list(schedules.values()))
+    return list(schedules.values()), generators[0]
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
