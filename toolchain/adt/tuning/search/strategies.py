@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +46,7 @@ class SearchOptions:
     cost_model: str = "auto"
     """As in ``tune.cost_model``."""
     seed: int = 0
-    """Seed of the search: the same one, with the same records and results, gives the same candidates, with
-    one thread."""
-    threads: int = 1
-    """On which TVM tries schedules; with more, the order in which they run decides, too."""
+    """The same seed, with the same records and results, gives the same candidates."""
 
 
 ENDLESS = 1 << 30
@@ -123,25 +119,6 @@ def measure_candidate(schedule: Any) -> Any:
     return ms.MeasureCandidate(schedule, arguments)
 
 
-class Enumeration:
-    """Proposes each of *traces* once that the postprocessors take, in an order that the seed decides."""
-
-    def __init__(self, module: Any, traces: Sequence[Any], postprocs: Sequence[Any], seed: int) -> None:
-        self._module = module
-        self._postprocs = postprocs
-        self._traces_left = list(traces)
-        random.Random(seed).shuffle(self._traces_left)
-
-    def propose(self, count: int) -> list[Any] | None:
-        """Choose at most *count* of TVM's MeasureCandidates; None: there are no more."""
-        candidates: list[Any] = []
-        while self._traces_left and len(candidates) < count:
-            schedule = replay(self._module, self._traces_left.pop(), self._postprocs)
-            if schedule is not None:
-                candidates.append(measure_candidate(schedule))
-        return candidates or None
-
-
 def recorded_schedule(module: Any, trace: str) -> Any | None:
     """Apply the text *trace* to the workload *module*; None: it does not apply."""
     try:
@@ -190,12 +167,12 @@ WARM_UP = 64
 """Measurements, of all kernels together, before the trees are asked."""
 
 
-def cost_model(name: str, *, seed: int, threads: int) -> RandomModel:
+def cost_model(name: str, seed: int) -> RandomModel:
     """Make the model *name*; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
     if name == "none" or (name == "auto" and not _is_installed()):
         return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
-    config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
+    config = XGBConfig(seed=seed % (1 << 31), nthread=1)
     return TreeModel(ms.cost_model.XGBModel(config=config, num_warmup_samples=0), seed)
 
 

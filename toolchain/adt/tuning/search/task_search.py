@@ -9,11 +9,12 @@ most. What a change brought for other kernels tells what it may bring here.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,6 @@ from adt.tuning.search.strategies import (
     EVOLUTIONARY,
     FEW,
     REPLAY,
-    Enumeration,
     RandomModel,
     SearchOptions,
     as_tvm,
@@ -68,7 +68,7 @@ class Searches:
         self._target = target
         self._options = options
         name = options.cost_model if options.strategy == EVOLUTIONARY else "none"
-        self._model = cost_model(name, seed=options.seed, threads=options.threads)
+        self._model = cost_model(name, options.seed)
         self._effects = Effects()
 
     def search(
@@ -106,11 +106,12 @@ class TaskSearch:
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(task.module)
         self._target = tvm.target.Target(target)
-        self._space = design_space(task.module, self._target, seed=self._seed("space"), logger=_DebugLogger())
-        self._proposer: Callable[[int], Sequence[Any] | None] | None = None
-        self._context = ms.TuneContext(
-            task.module, target=self._target, task_name=task.name, num_threads=options.threads
+        self._schedules, self._generator = design_space(
+            task.module, self._target, seed=self._seed("space"), logger=_DebugLogger()
         )
+        self._postprocs = list(self._generator.postprocs)
+        self._rounds: Iterator[Sequence[Any]] | None = None
+        self._context = ms.TuneContext(task.module, target=self._target, task_name=task.name, num_threads=1)
         self._elsewhere = by_promise(elsewhere)
         self._seen = {record.trace for record in known}
         self._modules: set[Any] = set()
@@ -120,12 +121,12 @@ class TaskSearch:
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
         """Choose at most *count* new candidates; None: no more. Results of the last may still be out."""
-        if count < 1:
-            raise ValueError("a batch has at least one candidate")
-        fruitless = 0
         self._borrow(count)
+        if self._rounds is None:
+            self._rounds = self._propose(count)
+        fruitless = 0
         while len(self._spare) < count and fruitless < MAX_FRUITLESS:
-            proposed = self._propose(count)
+            proposed = next(self._rounds, None)
             if proposed is None:
                 break
             fruitless = 0 if self._take(proposed) else fruitless + 1
@@ -140,48 +141,44 @@ class TaskSearch:
         batch = self._outstanding.popleft()
         self._teach(list(zip(batch, results, strict=True)))
 
-    def _propose(self, count: int) -> list[Any] | None:
-        """Choose some of TVM's candidates, maybe none this time; None: there will be no more."""
-        if self._options.strategy == REPLAY:
-            return None
-        if self._proposer is None:
-            few = enumerate_traces(self._space.schedules, FEW)
-            if few is not None:
-                seed = self._seed("order")
-                self._proposer = Enumeration(self._module, few, self._space.postprocs, seed).propose
-            else:
-                context = self._start(count)
-                self._proposer = lambda _: context.generate_measure_candidates()
-        proposed = self._proposer(count)
-        return None if proposed is None else list(proposed)
-
-    def _start(self, count: int) -> Any:
-        """Start a TuneContext with TVM's strategy, for batches of *count*.
+    def _propose(self, count: int) -> Iterator[Sequence[Any]]:
+        """Yield TVM's candidates, some at a time, maybe none; batches will have some *count* of them.
 
         TVM's strategies count trials by what they are notified of, and only that: they are not.
         What they learn comes from the database and the cost model.
         """
+        if self._options.strategy == REPLAY:
+            return
+        few = enumerate_traces(self._schedules, FEW)
+        if few is not None:
+            random.Random(self._seed("order")).shuffle(few)
+            schedules = (replay(self._module, trace, self._postprocs) for trace in reversed(few))
+            candidates = (measure_candidate(schedule) for schedule in schedules if schedule is not None)
+            while batch := list(itertools.islice(candidates, count)):
+                yield batch
+            return
         evolves = self._options.strategy == EVOLUTIONARY
         context = ms.TuneContext(
             self._module,
             target=self._target,
-            space_generator=self._space.generator,
+            space_generator=self._generator,
             search_strategy=evolutionary(count) if evolves else ms.search_strategy.ReplayTrace(),
             task_name=self._name,
             rand_state=self._seed("search"),
-            num_threads=self._options.threads,
+            num_threads=1,  # with more, the order in which they run decides, too
             logger=_DebugLogger(),
         )
         model = as_tvm(self._model) if evolves else None
-        context.pre_tuning(ENDLESS, count, self._space.schedules, self._database, model)
-        return context
+        context.pre_tuning(ENDLESS, count, self._schedules, self._database, model)
+        while (proposed := context.generate_measure_candidates()) is not None:
+            yield list(proposed)
 
     def _borrow(self, count: int) -> None:
         """Queue what was fast on other devices: half a batch of it, and with ``replay`` a whole one."""
         room = count if self._options.strategy == REPLAY else max(1, count // 2)
         for record in self._elsewhere:
             recorded = recorded_schedule(self._module, record.trace)
-            schedule = recorded and replay(self._module, recorded.trace, self._space.postprocs)
+            schedule = recorded and replay(self._module, recorded.trace, self._postprocs)
             if schedule is not None:
                 room -= self._take([measure_candidate(schedule)])
             if room <= 0:
@@ -318,8 +315,6 @@ class TileSearch:
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
         """Choose at most *count* new candidates; None: no more. Results of the last may still be out."""
-        if count < 1:
-            raise ValueError("a batch has at least one candidate")
         batch: list[tuple[Candidate, Trial]] = []
         room = count if self._strategy == REPLAY else max(1, count // 2)
         batch += [(candidate, Trial(())) for candidate in self._borrow(room)]
