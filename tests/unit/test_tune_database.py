@@ -50,7 +50,7 @@ def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
     make_db(tmp_path / "db", [baseline(2.0), *lucky, *harmful, steady, applicable("bad", failed="build")])
     with open_database(tmp_path / "db") as database:
         assert database.best(CONTEXT) == {workload().id: steady}
-        assert database.baselines(CONTEXT)[workload().id].time == 0.002
+        assert database.best(CONTEXT, untuned=True)[workload().id].time == 0.002
         assert database.best(OTHER) == {}
 
 
@@ -66,7 +66,7 @@ def test_what_was_confirmed_counts_alone(tmp_path: Path) -> None:
     make_db(tmp_path / "db", [*lucky, *refuted, steady, *untuned])
     with open_database(tmp_path / "db") as database:
         assert database.best(CONTEXT) == {workload().id: steady}
-        assert database.baselines(CONTEXT) == {workload().id: untuned[1]}
+        assert database.best(CONTEXT, untuned=True) == {workload().id: untuned[1]}
 
 
 def test_a_database_that_is_only_read_takes_nothing(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def database_in(
 ) -> Path:
     """Make or extend the database in *directory*; return its file."""
     with open_database(directory, write=True) as database:
-        database.add(records, workloads)
+        database.add(list(records), workloads)
     return directory / FILE
 
 

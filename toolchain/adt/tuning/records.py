@@ -2,8 +2,7 @@
 
 Lines, with a checksum, are what databases exchange, and what each row of one holds. The first names format
 and version. Each other line is one JSON object, ``{"kind":K,"crc":"8 hex digits","data":D}``, where D is
-written canonically (sorted keys, no spaces, ASCII) and the crc is CRC-32 of K's bytes, then D's. Before
-databases were SQLite files, one was such a file that was only ever appended to.
+written canonically (sorted keys, no spaces, ASCII) and the crc is CRC-32 of K's bytes, then D's.
 """
 
 from __future__ import annotations
@@ -167,27 +166,21 @@ def _typical_records(records: Iterable[Record], *, untuned: bool = False) -> Ite
             yield record
 
 
-def best_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Map each workload to the record of its fastest candidate."""
+def best_records(records: Iterable[Record], *, untuned: bool = False) -> dict[str, Record]:
+    """Map each workload to the record of its fastest candidate, or of its untuned schedule."""
     fastest: dict[str, Record] = {}
-    for record in _typical_records(records):
+    for record in _typical_records(records, untuned=untuned):
         if record.workload not in fastest or record.time < fastest[record.workload].time:
             fastest[record.workload] = record
     return fastest
 
 
-def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Map each workload to the record of its untuned schedule."""
-    return {record.workload: record for record in _typical_records(records, untuned=True)}
-
-
 def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey]:
     """Return the *keep* fastest candidates of each workload of one context."""
-    ran: dict[str, list[tuple[float, CandidateKey]]] = {}
+    ran: dict[str, list[tuple[float, str]]] = {}
     for record in _typical_records(records):
-        key = record.workload, record.trace
-        ran.setdefault(record.workload, []).append((record.time, key))
-    return {key for times in ran.values() for _, key in sorted(times)[:keep]}
+        ran.setdefault(record.workload, []).append((record.time, record.trace))
+    return {(workload, trace) for workload, times in ran.items() for _, trace in sorted(times)[:keep]}
 
 
 def quarantined_candidates(records: Iterable[Record]) -> set[CandidateKey]:
@@ -198,7 +191,7 @@ def quarantined_candidates(records: Iterable[Record]) -> set[CandidateKey]:
 WORKLOAD, RECORD = "workload", "record"
 """Kinds of entries; others are of a later adt, and stay as they are."""
 LINES = "records.jsonl"
-"""Name of such a file, in an archive and where it was the database."""
+"""Name of the file of lines in a published archive."""
 FORMAT, VERSION = "adt.tuning-records", 1
 HEADER = b'{"format":"adt.tuning-records","version":1}\n'
 
@@ -211,11 +204,6 @@ class Entry:
     """Number of its line, from 1, or of its row."""
     kind: str
     data: Mapping[str, Any]
-
-    @property
-    def row(self) -> Row:
-        """As a database has it."""
-        return row(self.kind, self.data)
 
 
 Row = tuple[str, int, str]
@@ -230,7 +218,7 @@ class Damage:
     """Number of its line or row; 0: the fault is the file's."""
     reason: str
     unfinished: bool = False
-    """The file of lines ends in it: the process that wrote it was ended, or is still writing."""
+    """True if a file of lines ends in it."""
 
 
 def row(kind: str, data: Mapping[str, Any]) -> Row:

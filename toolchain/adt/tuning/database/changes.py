@@ -31,7 +31,6 @@ from adt.tuning.records import (
     CandidateKey,
     Context,
     Record,
-    Row,
     Workload,
     fastest_candidates,
     line,
@@ -72,60 +71,35 @@ def merge(sources: Sequence[Path], into: Path) -> MergeResult:
 def merge_contents(sources: Sequence[Contents], into: Path) -> MergeResult:
     """Do as :func:`merge`, with databases that were read and may be applied."""
     with writing(into) as (target, writer):
-        addition = _Addition(target)
-        for source in sources:
-            addition.take(source)
-        if rows := addition.rows():
+        ids = {workload.id: workload.id for workload in target.workloads.values()}
+        """The id under which each workload is, or now comes to be, in the database."""
+        alike: dict[tuple[str, str], list[Workload]] = {}
+        for workload in target.workloads.values():
+            alike.setdefault((workload.tvm, workload.structural_hash), []).append(workload)
+        workloads = []
+        for workload in (each for source in sources for each in source.workloads.values()):
+            if workload.id not in ids:
+                equals = alike.setdefault((workload.tvm, workload.structural_hash), [])
+                ids[workload.id] = next((o.id for o in equals if _is_same(workload, o)), workload.id)
+                if ids[workload.id] == workload.id:
+                    equals.append(workload)
+                    workloads.append(workload)
+        seen = {identity(record) for record in target.records}
+        records = [replace(r, workload=ids[r.workload]) for source in sources for r in source.records]
+        new: dict[Hashable, Record] = {}
+        for record in records:
+            if identity(record) not in seen:
+                new.setdefault(identity(record), record)
+        rows = [*map(workload_row, workloads), *map(record_row, new.values())]
+        if rows:
             writer.add(rows)
     passed_over = sum(len(source.damaged) + len(source.orphans) for source in sources)
-    return MergeResult(into, len(addition.workloads), len(addition.records), addition.duplicates, passed_over)
+    return MergeResult(into, len(workloads), len(new), len(records) - len(new), passed_over)
 
 
 def identity(record: Record) -> Hashable:
     """Return the key of a measurement; its database and tuning are no part of it."""
     return record.workload, record.context, record.trace, record.at, record.seconds, record.failure is None
-
-
-class _Addition:
-    """Records and workloads that are new to a database."""
-
-    def __init__(self, target: Contents) -> None:
-        self.workloads: list[Workload] = []
-        self.records: list[Record] = []
-        self.duplicates = 0
-        self._seen = {identity(record) for record in target.records}
-        self._known = dict(target.workloads)
-        self._alike: dict[tuple[str, str], list[Workload]] = {}
-        for workload in target.workloads.values():
-            self._alike.setdefault((workload.tvm, workload.structural_hash), []).append(workload)
-
-    def take(self, source: Contents) -> None:
-        """Add what is new of *source*."""
-        ids = {workload.id: self._id(workload) for workload in source.workloads.values()}
-        for record in source.records:
-            renamed = replace(record, workload=ids[record.workload])
-            if (key := identity(renamed)) in self._seen:
-                self.duplicates += 1
-            else:
-                self._seen.add(key)
-                self.records.append(renamed)
-
-    def _id(self, workload: Workload) -> str:
-        """Return the id under which *workload* is, or now comes to be, in the database."""
-        if workload.id in self._known:
-            return workload.id
-        alike = self._alike.setdefault((workload.tvm, workload.structural_hash), [])
-        for other in alike:
-            if _is_same(workload, other):
-                return other.id
-        alike.append(workload)
-        self._known[workload.id] = workload
-        self.workloads.append(workload)
-        return workload.id
-
-    def rows(self) -> list[Row]:
-        """Return the rows that the database does not have yet."""
-        return [*map(workload_row, self.workloads), *map(record_row, self.records)]
 
 
 def _is_same(workload: Workload, other: Workload) -> bool:
@@ -172,7 +146,7 @@ def prune(
         raise ConfigError(
             "nothing was named that should go", remedy="Give --keep K, --failures, or --drop with --device."
         )
-    if drop and selection.everything:
+    if drop and selection == Selection():
         raise ConfigError(
             "--drop would take out every record",
             remedy="Say of what: --device, --driver, --target, --tvm. To be rid of all, remove it.",
@@ -192,7 +166,7 @@ def _choose(
     """Choose the records that go, and the numbers of their rows."""
     contexts = select(contents.contexts, selection)
     by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
-    for number, record in zip(contents.record_numbers, contents.records, strict=True):
+    for number, record in contents.rows:
         if record.context in by_context:
             by_context[record.context].append((number, record))
     removed: set[int] = set()
@@ -202,10 +176,9 @@ def _choose(
             failed = failures and record.failure is not None and not record.failure.quarantined
             if drop or failed or (record.workload, record.trace) in slow:
                 removed.add(number)
-    left = zip(contents.record_numbers, contents.records, strict=True)
-    used = {record.workload for number, record in left if number not in removed}
+    used = {record.workload for number, record in contents.rows if number not in removed}
     unused = {number for name, number in contents.workload_numbers.items() if name not in used}
-    kept = len(contents.records) - len(removed)
+    kept = len(contents.rows) - len(removed)
     return PruneResult(directory, False, len(removed), kept, len(unused), contexts, None), removed | unused
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from adt.compiler.passes.records.key import tvm_version
+from adt.compiler.passes.records.key import key_words, tvm_version
 from adt.compiler.passes.records.traces import TraceError, check_trace
 from adt.errors import ConfigError, PackageError
 from adt.host.artefact import DATABASE, not_a
@@ -20,7 +20,6 @@ from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import (
     BASELINE,
     HEADER,
-    LINES,
     RECORD,
     WORKLOAD,
     Context,
@@ -47,18 +46,18 @@ class Contents:
     workloads: dict[str, Workload] = field(default_factory=dict)
     workload_numbers: dict[str, int] = field(default_factory=dict)
     """The row or line of each workload."""
-    records: list[Record] = field(default_factory=list)
-    record_numbers: list[int] = field(default_factory=list)
-    """The row or line of each record."""
+    rows: list[tuple[int, Record]] = field(default_factory=list)
+    """Records, with the number of the row or line of each."""
     orphans: list[tuple[int, Record]] = field(default_factory=list)
-    """Records, with their numbers, whose workload is not there: they cannot be used."""
+    """Records whose workload is not there: they cannot be used."""
     others: list[Entry] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     contexts: dict[Context, Context] = field(default_factory=dict)
 
     @property
-    def unit(self) -> str:
-        return "line" if self.path.name == LINES else "row"
+    def records(self) -> list[Record]:
+        """All that can be used, in their order."""
+        return [record for _, record in self.rows]
 
     @property
     def damaged(self) -> tuple[Damage, ...]:
@@ -68,7 +67,7 @@ class Contents:
     @property
     def is_empty(self) -> bool:
         """Nothing that is whole is in it."""
-        return not (self.workloads or self.records or self.orphans or self.others)
+        return not (self.workloads or self.orphans or self.others)
 
     @property
     def torn(self) -> bool:
@@ -89,7 +88,7 @@ class Contents:
                 except GraphError as error:
                     reason = f"workload {workload.id} may not be read: it has {error}"
                     refused.append((self.workload_numbers[workload.id], reason))
-        for number, record in zip(self.record_numbers, self.records, strict=True):
+        for number, record in self.rows:
             if record.trace != BASELINE:
                 try:
                     check_trace(record.trace)
@@ -156,35 +155,25 @@ def _collect(path: Path, size: int, entries: Iterable[Entry | Damage]) -> Conten
         except ValueError as error:
             contents.damages.append(Damage(item.number, str(error)))
     for number, record in records:
-        if record.workload in contents.workloads:
-            contents.record_numbers.append(number)
-            contents.records.append(record)
-        else:
-            contents.orphans.append((number, record))
+        usable = record.workload in contents.workloads
+        (contents.rows if usable else contents.orphans).append((number, record))
     return contents
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Words that a context must have, in any case; empty: any."""
+    """Parts of texts that a context must have, in any case; empty: any."""
 
     device: str = ""
-    """Part of the device's name."""
     driver: str = ""
     target: str = ""
     """Part of the target's key, or of the words that people read for it."""
     tvm: str = ""
-    """The version, or its start."""
-
-    @property
-    def everything(self) -> bool:
-        """Nothing was chosen."""
-        return self == Selection()
+    """Start of the version."""
 
 
 def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
-    from adt.compiler.passes.records.key import key_words
-
+    """Return those of *contexts* that *selection* means."""
     return tuple(
         context
         for context in contexts
@@ -218,7 +207,5 @@ def select_one(contexts: Iterable[Context], selection: Selection) -> Context:
 
 def describe(context: Context) -> str:
     """Describe the context in one line, for people."""
-    from adt.compiler.passes.records.key import key_words
-
     driver = f", driver {context.driver}" if context.driver else ""
     return f"{context.device}{driver}, {key_words(context.target)}, TVM {context.tvm}"

@@ -74,16 +74,17 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
         records = _exported_records(database.records(context), failures)
         names = dict.fromkeys(record.workload for record in records)
         lines = list(_workload_lines(database.workloads[name] for name in names))
-    numbers = {line.id: number for number, line in enumerate(lines)}
+    numbers = {name: number for number, (name, _, _) in enumerate(lines)}
     records = [record for record in records if record.workload in numbers]
     target = _tvm_target(context.target)
     with fresh_dir(out) as place:
-        (place / WORKLOADS).write_text("".join(line.text for line in lines))
+        (place / WORKLOADS).write_text("".join(text for _, text, _ in lines))
         with (place / RECORDS).open("w") as file:
             for record in records:
                 index = numbers[record.workload]
+                *_, arguments = lines[index]
                 seconds = list(record.seconds) or [FAILED_SECONDS]
-                row = [index, [json.loads(record.trace), seconds, target, lines[index].arguments]]
+                row = [index, [json.loads(record.trace), seconds, target, arguments]]
                 file.write(json.dumps(row, separators=(",", ":")) + "\n")
     return ExportResult(out, context, len(lines), len(records))
 
@@ -100,22 +101,14 @@ def _exported_records(records: Sequence[Record], failures: bool) -> list[Record]
     return exported
 
 
-@dataclass(frozen=True)
-class _WorkloadLine:
-    id: str
-    text: str
-    arguments: list[Any]
-    """Arguments of the function, as each record's line describes them."""
-
-
-def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
-    """Yield a line for each workload that this TVM can read; warn of the others."""
-    readable = tuple(workloads)
-    for recorded, module in zip(readable, modules_of(readable), strict=True):
+def _workload_lines(workloads: Iterable[Workload]) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield id, line and arguments of each workload that this TVM can read; warn of the others."""
+    recorded = tuple(workloads)
+    for each, module in zip(recorded, modules_of(recorded), strict=True):
         if module is not None:
             text = json.dumps(meta_schedule.database.Workload(module).as_json()) + "\n"
             arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
-            yield _WorkloadLine(recorded.id, text, [argument.as_json() for argument in arguments])
+            yield each.id, text, [argument.as_json() for argument in arguments]
 
 
 def _tvm_target(key: str) -> dict[str, Any] | None:
@@ -143,7 +136,7 @@ def import_records(
     refused: list[str] = []
     with disk_errors(f"reading {files}", files, written=False):
         modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)
-        rows = list(_rows(files / RECORDS, refused))
+        rows = [(number, row) for number, row in _rows(files / RECORDS, refused) if row is not None]
     if rows and not any(modules):
         raise PackageError(
             f"{files / WORKLOADS} has no workload that this TVM can read",
@@ -157,8 +150,10 @@ def import_records(
         records: list[Record] = []
         duplicates = 0
         for number, row in rows:
-            record = _record(row, number, names, origin, refused)
-            if record is None:
+            try:
+                record = _record(row, names, origin)
+            except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
+                refused.append(f"{RECORDS} line {number}: {last_line(error)}")
                 continue
             if identity(record) in seen:
                 duplicates += 1
@@ -212,40 +207,29 @@ def _module_text(row: Any) -> str:
         return ""
 
 
-def _record(
-    row: Any, number: int, names: Sequence[tuple[str, str] | None], origin: Context, refused: list[str]
-) -> Record | None:
-    """Return the record of a line; None, with a reason in *refused*, for a bad line.
-
-    The files do not tell the *origin*; where it has no target, each record's own counts.
-    """
-    if row is None:
-        return None
-    try:
-        index, (trace, seconds, its_target, _) = row
-        workload = names[index] if index >= 0 else None
-        if workload is None:
-            raise ValueError(f"its workload, line {index + 1}, could not be read")
-        if not trace[0]:
-            raise ValueError("its trace has no step: it is the untuned schedule, or was never one")
-        times = tuple(float(value) for value in seconds or ())
-        if not times:
-            raise ValueError("it has no times")
-        failed = any(not 0 < value < FAILED_SECONDS for value in times)
-        return Record(
-            workload=workload[0],
-            context=replace(origin, target=origin.target or _key(its_target), tvm=workload[1]),
-            task="main",
-            trace=canonical(json.dumps(trace)),
-            seconds=() if failed else times,
-            failure=Failure("run", "MetaSchedule recorded no time") if failed else None,
-            on=None,
-            run="",
-            at=0,  # unknown, and the same when they are imported again
-        )
-    except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
-        refused.append(f"{RECORDS} line {number}: {last_line(error)}")
-        return None
+def _record(row: Any, names: Sequence[tuple[str, str] | None], origin: Context) -> Record:
+    """Return the record of a line, with the *origin* that files do not tell; its target may be empty."""
+    index, (trace, seconds, its_target, _) = row
+    workload = names[index] if index >= 0 else None
+    if workload is None:
+        raise ValueError(f"its workload, line {index + 1}, could not be read")
+    if not trace[0]:
+        raise ValueError("its trace has no step: it is the untuned schedule, or was never one")
+    times = tuple(float(value) for value in seconds or ())
+    if not times:
+        raise ValueError("it has no times")
+    failed = any(not 0 < value < FAILED_SECONDS for value in times)
+    return Record(
+        workload=workload[0],
+        context=replace(origin, target=origin.target or _key(its_target), tvm=workload[1]),
+        task="main",
+        trace=canonical(json.dumps(trace)),
+        seconds=() if failed else times,
+        failure=Failure("run", "MetaSchedule recorded no time") if failed else None,
+        on=None,
+        run="",
+        at=0,  # unknown, and the same when they are imported again
+    )
 
 
 def _key(target: Mapping[str, Any] | None) -> str:

@@ -17,9 +17,9 @@ from adt.tuning.records import (
     Entry,
     Record,
     Workload,
-    baseline_records,
     best_records,
     quarantined_candidates,
+    row,
 )
 
 
@@ -102,13 +102,14 @@ def count(directory: Path) -> Counts:
 
 def _count_context(context: Context, records: Sequence[Record]) -> ContextCounts:
     genuine = [record for record in records if not (record.on and record.on.emulated)]
-    best, untuned = best_records(genuine), baseline_records(genuine)
+    best, untuned = best_records(genuine), best_records(genuine, untuned=True)
     ratios = [
         untuned[name].time / best[name].time
         for name in best.keys() & untuned.keys()
         if best[name].time > 0 and untuned[name].time > 0
     ]
     times = [record.at for record in records if record.at]  # what was imported has none
+    devices = Counter((r.on.name, r.on.label, r.on.emulated) for r in records if r.on)
     return ContextCounts(
         context=context,
         workloads=len({record.workload for record in records}),
@@ -120,16 +121,11 @@ def _count_context(context: Context, records: Sequence[Record]) -> ContextCounts
         compared=len(ratios),
         best_ratio=max(ratios, default=None),
         mean_ratio=math.exp(sum(math.log(max(1.0, r)) for r in ratios) / len(ratios)) if ratios else None,
-        devices=_devices(records),
+        devices=tuple(
+            Device(name, label, number, emulated) for (name, label, emulated), number in devices.most_common()
+        ),
         first=min(times, default=None),
         last=max(times, default=None),
-    )
-
-
-def _devices(records: Sequence[Record]) -> tuple[Device, ...]:
-    devices = Counter((r.on.name, r.on.label, r.on.emulated) for r in records if r.on)
-    return tuple(
-        Device(name, label, number, emulated) for (name, label, emulated), number in devices.most_common()
     )
 
 
@@ -178,16 +174,15 @@ def verify(directory: Path, *, repair: bool = False) -> Verification:
         backup = backup_path(directory, "damaged", path.suffix)
         sqlite_file.copy_damaged(path, backup)
         items = sqlite_file.entries(path)
-        sqlite_file.replace(
-            path, (item.row for item in items if isinstance(item, Entry) and item.number not in unusable)
-        )
+        whole = (item for item in items if isinstance(item, Entry) and item.number not in unusable)
+        sqlite_file.replace(path, (row(item.kind, item.data) for item in whole))
     return replace(_examine(load(directory), False), taken_out=backup)
 
 
 def _examine(contents: Contents, written_now: bool) -> Verification:
     findings = []
     for damage in contents.damaged:
-        where = f"{contents.unit} {damage.number}: " if damage.number else ""
+        where = f"row {damage.number}: " if damage.number else ""
         findings.append(Finding(damage.number, f"{where}{damage.reason}"))
     for number, record in contents.orphans:
         what = f"a record of {record.task}: its workload {record.workload} is missing"

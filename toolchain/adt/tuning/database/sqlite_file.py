@@ -118,9 +118,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _snapshot(path: Path, stack: ExitStack) -> sqlite3.Connection:
     for mode in ("rw", "ro"):  # as the last reader, the first one takes SQLite's other files away again
         try:
-            connection = stack.enter_context(closing(_connect(path, mode)))
-            _begin(connection)
-            return connection
+            return _begin(path, mode, stack)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in NO_ACCESS:
                 raise
@@ -128,15 +126,15 @@ def _snapshot(path: Path, stack: ExitStack) -> sqlite3.Connection:
     with disk_errors(f"reading {path}", path, written=False):
         copy = Path(stack.enter_context(scratch_directory("database"))) / FILE
         _copy(path, copy)
-    connection = stack.enter_context(closing(_connect(copy, "rw")))
-    _begin(connection)
-    return connection
+    return _begin(copy, "rw", stack)
 
 
-def _begin(connection: sqlite3.Connection) -> None:
+def _begin(path: Path, mode: str, stack: ExitStack) -> sqlite3.Connection:
+    connection = stack.enter_context(closing(_connect(path, mode)))
     connection.execute("PRAGMA query_only = ON")
     connection.execute("BEGIN")
     connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    return connection
 
 
 def _copy(path: Path, to: Path) -> None:
@@ -151,10 +149,9 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
     last = 0
     try:
         with reading(path) as connection:
-            text = "\n".join(
-                row.decode(errors="replace") for (row,) in connection.execute("PRAGMA quick_check")
-            )
-            faults = [line for line in text.splitlines() if line != "ok" and not line.startswith("***")]
+            lines = b"\n".join(row for (row,) in connection.execute("PRAGMA quick_check")).splitlines()
+            texts = [line.decode(errors="replace") for line in lines]
+            faults = [text for text in texts if text != "ok" and not text.startswith("***")]
             if not faults:  # else rows may go round in a circle
                 for number, *parts in connection.execute(f"{SELECT} ORDER BY number"):
                     yield entry(number, *parts)
@@ -200,8 +197,7 @@ def _rows_of_pages(path: Path) -> Iterator[tuple[Any, ...]]:
                 connection.execute("PRAGMA writable_schema = RESET")
                 for (number,) in connection.execute("SELECT number FROM entries").fetchall():
                     with suppress(*ERRORS):  # of one row
-                        query = f"{SELECT} WHERE number = ?"
-                        yield from connection.execute(query, (number,)).fetchmany(1)
+                        yield from connection.execute(f"{SELECT} WHERE number = ?", (number,)).fetchmany(1)
 
 
 def _replace_first_page(path: Path) -> None:

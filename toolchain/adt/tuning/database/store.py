@@ -17,7 +17,8 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from adt.tuning.records import (
     Record,
     Row,
     Workload,
-    baseline_records,
     best_records,
     record_row,
     workload_row,
@@ -41,21 +41,14 @@ from adt.tuning.records import (
 
 log = logging.getLogger("adt.tune")
 
-LOGS = "logs"
-"""Directory in a database of the logs of tunings."""
-BACKUP = "backup"
-"""Directory in a database of what it was before it was repaired or pruned."""
+LOGS, BACKUP = "logs", "backup"
+"""Directories in a database: the logs of tunings, and what it was before it was repaired or pruned."""
 
 
 @contextmanager
 def open_database(directory: Path, *, write: bool = False) -> Iterator[Database]:
     """Open the tuning database in *directory*; with *write* as its only writer, who makes it if missing."""
-    if not write:
-        contents = load(directory)
-        _warn(contents)
-        yield Database(directory, contents, None)
-        return
-    with writing(directory) as (contents, writer):
+    with writing(directory) if write else nullcontext((load(directory), None)) as (contents, writer):
         _warn(contents)
         yield Database(directory, contents, writer)
 
@@ -148,7 +141,7 @@ def backup_path(directory: Path, reason: str, suffix: str) -> Path:
 
 def _warn(contents: Contents) -> None:
     if damaged := contents.damaged:
-        places = [f"{contents.unit} {each.number}" if each.number else each.reason for each in damaged[:5]]
+        places = [f"row {each.number}" if each.number else each.reason for each in damaged[:5]]
         log.warning(
             "%s is damaged: %s; that is passed over (`adt db verify`)",
             contents.path,
@@ -167,20 +160,15 @@ class Database:
 
     def __init__(self, directory: Path, contents: Contents, writer: Writer | None) -> None:
         self.directory = directory
+        self.workloads: Mapping[str, Workload] = contents.workloads
+        """All of them, by id."""
+        self._contents = contents
         self._open_writer = writer
         self._lock = threading.RLock()
-        self._workloads = contents.workloads
         self._records = contents.records
         self._by_context: dict[Context, list[Record]] = {}
-        for record in contents.records:
+        for record in self._records:
             self._by_context.setdefault(record.context, []).append(record)
-        self._by_hash: dict[str, list[tuple[str, Any]]] | None = None
-
-    @property
-    def workloads(self) -> Mapping[str, Workload]:
-        """All of them, by id."""
-        with self._lock:
-            return dict(self._workloads)
 
     def contexts(self) -> tuple[Context, ...]:
         """Return the contexts of the records, that of the newest record first."""
@@ -194,28 +182,17 @@ class Database:
             records = self._records if context is None else self._by_context.get(context, [])
             return tuple(r for r in records if workload is None or r.workload == workload)
 
-    def best(self, context: Context) -> dict[str, Record]:
-        """Map each workload to the fastest candidate that ran; one that ever killed or hung a server is none.
-
-        A candidate that was measured several times counts with its (lower) median measurement.
-        """
-        with self._lock:
-            return best_records(self._by_context.get(context, ()))
-
-    def baselines(self, context: Context) -> dict[str, Record]:
-        """Map each workload to the untuned schedule's (lower) median measurement."""
-        with self._lock:
-            return baseline_records(self._by_context.get(context, ()))
+    def best(self, context: Context, *, untuned: bool = False) -> dict[str, Record]:
+        """Map each workload to its fastest candidate that may run, or to its untuned schedule."""
+        return best_records(self.records(context), untuned=untuned)
 
     def find(self, module: Any) -> str | None:
         """Find the id of the workload whose module equals *module*, an IRModule; None: it is not there."""
         from adt.compiler.passes.records.workload import same, structural_hash
 
         with self._lock:
-            for workload, other in self._hashes().get(structural_hash(module), ()):
-                if same(other, module):
-                    return workload
-            return None
+            workloads = self._by_hash.get(structural_hash(module), ())
+            return next((workload for workload, other in workloads if same(other, module)), None)
 
     def workload_id(self, module: Any) -> str:
         """Return the id of the IRModule *module*; add a new one, durably (ValueError if we only read)."""
@@ -225,44 +202,42 @@ class Database:
             if known := self.find(module):
                 return known
             workload = describe_workload(module)
-            hashes = self._hashes()
-            self._writer().add([workload_row(workload)])
-            self._workloads[workload.id] = workload
-            hashes.setdefault(structural_hash(module), []).append((workload.id, module))
+            self._writer.add([workload_row(workload)])
+            self._contents.workloads[workload.id] = workload
+            self._by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
             return workload.id
 
-    def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
-        """Group id and module of the workloads by the hash that this TVM gives them."""
+    @cached_property
+    def _by_hash(self) -> dict[str, list[tuple[str, Any]]]:
+        """Id and module of the workloads by the hash that this TVM gives them."""
         from adt.compiler.passes.records.workload import structural_hash
 
-        if self._by_hash is None:
-            self._by_hash = {}
-            workloads = tuple(self._workloads.values())
-            for workload, module in zip(workloads, modules_of(workloads), strict=True):
-                if module is not None:
-                    self._by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
-        return self._by_hash
+        by_hash: dict[str, list[tuple[str, Any]]] = {}
+        workloads = tuple(self.workloads.values())
+        for workload, module in zip(workloads, modules_of(workloads), strict=True):
+            if module is not None:
+                by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
+        return by_hash
 
-    def add(self, records: Iterable[Record], workloads: Iterable[Workload] = ()) -> None:
+    def add(self, records: Sequence[Record], workloads: Sequence[Workload] = ()) -> None:
         """Keep *records*, and the *workloads* that they name and that are not here yet.
 
         When this returns they are on the disk; when it raises none of the records is kept.
         """
         with self._lock:
-            new = {w.id: w for w in workloads if w.id not in self._workloads}
-            added = tuple(records)
-            if unknown := {r.workload for r in added} - self._workloads.keys() - new.keys():
+            new = {each.id: each for each in workloads if each.id not in self.workloads}
+            if unknown := {record.workload for record in records} - self.workloads.keys() - new.keys():
                 raise ValueError(f"records name workloads that are not there: {sorted(unknown)}")
-            rows = [*map(workload_row, new.values()), *map(record_row, added)]
-            if rows:
-                self._writer().add(rows)
-            self._workloads.update(new)
+            if rows := [*map(workload_row, new.values()), *map(record_row, records)]:
+                self._writer.add(rows)
             if new:
-                self._by_hash = None
-            self._records.extend(added)
-            for record in added:
+                self._contents.workloads.update(new)
+                vars(self).pop("_by_hash", None)
+            self._records += records
+            for record in records:
                 self._by_context.setdefault(record.context, []).append(record)
 
+    @property
     def _writer(self) -> Writer:
         if self._open_writer is None:
             raise ValueError(f"{self.directory} was opened for reading")

@@ -40,10 +40,8 @@ def tuning_for_target(
         like: the device that is compiled for; without it, whichever the database has.
     """
     key = target_key(target)
-    device = driver = None
-    if like is not None and not tuned_on:
-        names = {"cpu": (like.soc, ""), "opencl": (like.gpu, like.opencl_driver)}
-        device, driver = names.get(target.device, (None, None))  # of CUDA's, nothing is known here
+    names = {"cpu": (like.soc, ""), "opencl": (like.gpu, like.opencl_driver)} if like is not None else {}
+    device, driver = names.get(target.device, (None, None))  # of CUDA's, nothing is known here
     with open_database(directory) as database:
         contexts = database.contexts()
         matches = tuple(c for c in contexts if (c.target, c.tvm) == (key, tvm))
@@ -127,7 +125,7 @@ def _collect(database: Database, context: Context) -> Tuning:
     kernels: dict[str, TunedKernel] = {}
     emulated = False
     for each in contexts:
-        baselines = database.baselines(each)
+        baselines = database.best(each, untuned=True)
         for identity, best in sorted(database.best(each).items()):
             workload = database.workloads[identity]
             untuned = baselines.get(identity)
@@ -149,14 +147,17 @@ def _collect(database: Database, context: Context) -> Tuning:
 
 
 GPUS = "gpus.json"
-NUMBERS = ("wave", "work_group", "items", "sums")
-"""Columns that are above 0 in each row."""
+KEY = ("target", "device", "driver")
+"""Fields of a context by which a row is found."""
+LEAST = {"wave": 1, "work_group": 1, "items": 1, "sums": 1, "local_bytes": 0}
+"""The least value of each column of a row."""
 
 
 def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
     """Store *gpu* as the fitted GPU row for *context*, replacing the previous one."""
     rows = [row for row in _rows(directory) if not _is_of(row, context)]
-    rows.append({**_key(context), "gpu": dataclasses.asdict(gpu)})
+    key = {name: getattr(context, name) for name in KEY}
+    rows.append({**key, "gpu": dataclasses.asdict(gpu)})
     write_text(directory / GPUS, json.dumps(rows, indent=1) + "\n")
 
 
@@ -182,16 +183,11 @@ def _rows(directory: Path) -> list[Any]:
 
 def _gpu(row: Any) -> Gpu:
     gpu = Gpu(**row["gpu"])
-    if any(not isinstance(getattr(gpu, name), int) or getattr(gpu, name) < 1 for name in NUMBERS):
-        raise ValueError(f"a row has a number below 1: {gpu}")
-    if not isinstance(gpu.local_bytes, int) or gpu.local_bytes < 0:
-        raise ValueError(f"a row has no local memory: {gpu}")
+    for name, least in LEAST.items():
+        if not isinstance(value := getattr(gpu, name), int) or value < least:
+            raise ValueError(f"a row has {name} {value!r}, below {least} or no number")
     return gpu
 
 
-def _key(context: Context) -> dict[str, str]:
-    return {"target": context.target, "device": context.device, "driver": context.driver}
-
-
 def _is_of(row: Any, context: Context) -> bool:
-    return all(row.get(name) == value for name, value in _key(context).items())
+    return all(row.get(name) == getattr(context, name) for name in KEY)
