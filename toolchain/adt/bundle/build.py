@@ -42,33 +42,22 @@ from adt.host.sources import TvmSource
 
 BUILD_INFO = "adt_build_info.json"
 """Description that the superbuild writes, so that nothing cross-built must run to be described."""
-SYMBOLS = "symbols"
-"""Directory of what was stripped, one ``<file>.debug`` for each file."""
-HEADERS = "include"
-"""Directory of the headers that a program of one's own is compiled with."""
-BUILD_FILES = ("lib/cmake", "lib/pkgconfig")
-"""Directories of what CMake and pkg-config find the bundle by."""
-LICENSES = "licenses"
-"""Directory of licences and notices, by project."""
+KEPT = {
+    "symbols": "symbols",
+    "include": "headers",
+    "lib/cmake": "build_files",
+    "lib/pkgconfig": "build_files",
+    "licenses": "licenses",
+}
+"""Directories of what stays on this machine, and the fields of the manifest that list their files."""
 
 
 def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
     """Install, strip and describe what *sources* (digest) became as a bundle, which replaces an older one."""
     with cache.fresh_dir(plan.bundle_dir) as directory:
-        run(
-            [
-                cmake().path,
-                "--install",
-                plan.build_dir,
-                "--strip",
-                "--component",
-                "adt",
-                "--prefix",
-                directory,
-            ],
-            error=BuildError,
-            what="installing the build's results failed",
-        )
+        command = [cmake().path, "--install", plan.build_dir, "--strip", *("--component", "adt")]
+        what = "installing the build's results failed"
+        run([*command, "--prefix", directory], error=BuildError, what=what)
         described = _describe(plan, directory, sources)
         manifest.write(described, directory / MANIFEST)
     return TargetBundle(plan.bundle_dir, described)
@@ -78,9 +67,6 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
     from adt.bundle.audit.auditing import audit_made  # the whole ELF audit: only when there is work
 
     info: dict[str, Any] = json.loads((plan.build_dir / BUILD_INFO).read_text())
-    files: dict[str, BundleFile] = {}
-    app_files: dict[str, BundleFile] = {}
-    pages: list[int] = []
     for name in info["files"]:
         if not (directory / name).is_file():
             raise BuildError(f"the build did not give {name}", remedy="Report this with the -v output.")
@@ -88,17 +74,17 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
         directory, plan.platform, error=BuildError, api_level=plan.options.api_level, ndk=plan.ndk
     )
     audited = {file.name: file.facts for file in report.files if file.facts}
-    kept: dict[str, dict[str, BundleFile]] = {top: {} for top in (SYMBOLS, HEADERS, LICENSES, *BUILD_FILES)}
+    kinds: dict[str, dict[str, BundleFile]] = {kind: {} for kind in (*KEPT.values(), "app_files", "files")}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         name = path.relative_to(directory).as_posix()
-        if top := next((top for top in kept if name.startswith(f"{top}/")), ""):
-            kept[top][name] = BundleFile(cache.file_sha256(path), path.stat().st_size, ())
-            continue
-        if (facts := audited.get(name)) is None:
+        facts = audited.get(name)
+        kind = next((kind for top, kind in KEPT.items() if name.startswith(f"{top}/")), "")
+        if not kind and facts is None:
             raise BuildError(f"the build gave {name}, which is no ELF file", remedy="Report this.")
-        pages.append(facts.page_alignment)
-        kind = app_files if name == ACTIVITY else files
-        kind[name] = BundleFile(cache.file_sha256(path), path.stat().st_size, facts.needed)
+        needed = facts.needed if facts and not kind else ()
+        kind = kind or ("app_files" if name == ACTIVITY else "files")
+        kinds[kind][name] = BundleFile(cache.file_sha256(path), path.stat().st_size, needed)
+    sent = kinds["files"].keys() | kinds["app_files"].keys()
     return BundleManifest(
         adt_version=adt.__version__,
         preset=plan.preset,
@@ -121,14 +107,9 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
             **{name: info[name] for name in LIBRARIES},
             cuda=info["cuda"],
         ),
-        page_alignment=min(pages),
+        page_alignment=min(facts.page_alignment for name, facts in audited.items() if name in sent),
         functions=registered_functions(plan.build_dir),
-        files=files,
-        symbols=kept[SYMBOLS],
-        headers=kept[HEADERS],
-        build_files={name: facts for top in BUILD_FILES for name, facts in kept[top].items()},
-        app_files=app_files,
-        licenses=kept[LICENSES],
+        **kinds,
         sources=sources,
     )
 
@@ -271,15 +252,8 @@ def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
 def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
     """Return the configure command, and what must be unchanged for it not to run again."""
     read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
-    command: list[str | Path] = [
-        cmake().path,
-        "--preset",
-        plan.preset,
-        "-B",
-        plan.build_dir,
-        *plan.definitions,
-    ]
-    command.append(f"-DCMAKE_MAKE_PROGRAM={ninja().path}")
+    command: list[str | Path] = [cmake().path, "--preset", plan.preset, "-B", plan.build_dir]
+    command += [*plan.definitions, f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
     return command, {
         "command": list(map(str, command)),
         "files": {file.name: cache.file_sha256(file) for file in read},

@@ -22,25 +22,22 @@ class Library:
     """One library."""
 
     name: str
-    """As ``--offload`` takes it."""
     title: str
-    """For people."""
     device: str
     """Device of the targets that it goes with: ``cpu``, ``opencl`` or ``cuda``."""
     targets: str
     """Names of these targets for people."""
     variable: str
-    """CMake's, which builds its runtime in."""
     build_option: str
     """Option of `adt build-target` that builds it in."""
     setting: str
-    """Setting of a build that the option sets."""
+    separate: bool = False
+    """True if it changes nothing of the rest: a bundle with it is built where that without is, of the same
+    objects, and can be one library."""
     plugin: str = "json"
     """Plugin that TVM's wheel needs for its code generator: one of TVM's own, or the one that keeps adt's
     graphs."""
 
-
-XNNPACK_VARIABLE = "ADT_XNNPACK"
 
 _ROWS = (
     Library(
@@ -53,7 +50,7 @@ _ROWS = (
         "clml",
         plugin="clml",
     ),
-    Library("xnnpack", "XNNPACK", "cpu", "cpu", XNNPACK_VARIABLE, "--xnnpack", "xnnpack"),
+    Library("xnnpack", "XNNPACK", "cpu", "cpu", "ADT_XNNPACK", "--xnnpack", "xnnpack", separate=True),
     # Both come with CUDA: they link nothing, and are small.
     Library("cudnn", "cuDNN", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),
     Library("cublas", "cuBLAS", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),

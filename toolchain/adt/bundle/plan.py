@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.bundle.libraries import LIBRARIES, XNNPACK_VARIABLE, Library
+from adt.bundle.libraries import LIBRARIES, Library
 from adt.bundle.platforms import PLATFORMS, PRESETS, Platform, preset_named
 from adt.errors import AdtError, ConfigError
 from adt.host import cache, download
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from adt.host.opencl_sdk import ClmlSdk, OpenClSdk
 
 FILE = "CMakePresets.json"
+CLML, XNNPACK = LIBRARIES["clml"], LIBRARIES["xnnpack"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Choice:
     @property
     def clml(self) -> bool:
         """True if the CLML runtime is built in."""
-        return LIBRARIES["clml"] in self.libraries
+        return CLML in self.libraries
 
 
 def choose_preset(options: BuildSettings) -> Choice:
@@ -57,11 +58,17 @@ def choose_preset(options: BuildSettings) -> Choice:
             f"{options.platform} has no CLML, but a CLML SDK is given ({options.clml})",
             remedy=f"Choose --for {platform.name}, or leave --clml and build.clml out.",
         )
-    clml = variant == "clml" or bool(options.clml)
+    clml = variant == CLML.name or bool(options.clml)
     opencl = clml or variant == "opencl" or (options.opencl and variant != "cpu")
-    if clml and "clml" not in platform.variants:
-        having = ", ".join(p.name for p in PLATFORMS.values() if "clml" in p.variants)
+    if clml and CLML.name not in platform.variants:
+        having = ", ".join(p.name for p in PLATFORMS.values() if CLML.name in p.variants)
         raise ConfigError(f"there is no CLML for {platform.name}", remedy=f"CLML is for {having}.")
+    if options.cuda and not platform.cuda:
+        having = ", ".join(p.name for p in PLATFORMS.values() if p.cuda)
+        raise ConfigError(
+            f"there is no CUDA for {platform.name}",
+            remedy=f"Leave --cuda and build.cuda out, or build for one of: {having}.",
+        )
     if options.opencl_sdk and (clml or not opencl):
         what = "CLML, which brings its own libOpenCL" if clml else "no OpenCL"
         raise ConfigError(
@@ -71,11 +78,11 @@ def choose_preset(options: BuildSettings) -> Choice:
     suffix = "-clml" if clml else ("" if opencl else "-cpu")
     name = options.platform if variant else platform.name + suffix
     libraries = [
-        row for row in LIBRARIES.values() if (clml if row.name == "clml" else getattr(options, row.setting))
+        row for row in LIBRARIES.values() if (clml if row is CLML else getattr(options, row.setting))
     ]
-    if options.one_library and (apart := sorted({one.setting.upper() for one in libraries} - {"XNNPACK"})):
+    if options.one_library and (others := sorted({r.setting.upper() for r in libraries if not r.separate})):
         raise ConfigError(
-            f"--one-library goes with OpenCL and XNNPACK, not with {', '.join(apart)}",
+            f"--one-library goes with OpenCL and XNNPACK, not with {', '.join(others)}",
             remedy="Leave --one-library and build.one_library out, or build without the others.",
         )
     return Choice(name, platform, opencl, tuple(libraries))
@@ -129,7 +136,7 @@ def list_presets(settings: Settings) -> tuple[Preset, ...]:
 def _described(name: str, settings: Settings) -> Preset:
     platform, _ = PRESETS[name]
     variables = cache_variables(name)
-    clml = variables.get("ADT_CLML") == "ON"
+    clml = variables.get(CLML.variable) == "ON"
     try:
         buildable, reason, remedy = True, _compiler(platform, settings), ""
         if clml:
@@ -196,18 +203,18 @@ class BuildPlan:
 
 def plan_build(settings: Settings) -> BuildPlan:
     """Find the tools and the source, and name the directories; builds nothing."""
-    choice = choose_preset(settings.build)
-    _check_cuda(settings.build, choice)
+    build = settings.build
+    choice = choose_preset(build)
     platform = choice.platform
-    ndk = find_ndk(settings.build.ndk) if platform.android else None
+    ndk = find_ndk(build.ndk) if platform.android else None
     if ndk:
-        compiler = ndk.compiler(platform.ndk_triple, settings.build.api_level)
+        compiler = ndk.compiler(platform.ndk_triple, build.api_level)
     else:
         native = os.environ.get("CXX") if platform.name == "host" else ""  # toolchain files name the others
         compiler = find_tool(native or platform.compiler, remedy=f"apt-get install {platform.packages}").path
-    clml, opencl_sdk = _sdks(settings.build, choice)
+    clml, opencl_sdk = _sdks(build, choice)
     source = find_source(settings.tvm)
-    options = _options(settings.build, choice, ndk)
+    options = _options(build, choice, ndk)
     places = {"ADT_TVM_SOURCE": source.path}
     identity = {
         **options,
@@ -219,20 +226,19 @@ def plan_build(settings: Settings) -> BuildPlan:
     if ndk:
         places["ADT_NDK"] = ndk.path
     if clml:
-        places["ADT_CLML_SDK"] = clml.path
-        identity["CLML SDK"] = f"version {clml.version}, {clml.digest}"
+        places[f"{CLML.variable}_SDK"] = clml.path
+        identity[f"{CLML.title} SDK"] = f"version {clml.version}, {clml.digest}"
     if opencl_sdk:
         places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
-    if settings.build.cuda:
+    if build.cuda:
         places["ADT_CUDA_HEADERS"] = cuda_headers()
         identity["CUDA headers"] = CUDA_WHEEL.sha256
-    if settings.build.xnnpack:
-        xnnpack = find_xnnpack(settings.build.xnnpack_source)
-        places["ADT_XNNPACK_SOURCE"] = xnnpack.path
-        identity["XNNPACK"] = xnnpack.digest
-    # They change nothing of the rest: a bundle with them is built where that without is, of the same objects.
-    apart = ("XNNPACK", XNNPACK_VARIABLE, ONE_LIBRARY)
+    if build.xnnpack:
+        xnnpack = find_xnnpack(build.xnnpack_source)
+        places[f"{XNNPACK.variable}_SOURCE"] = xnnpack.path
+        identity[XNNPACK.title] = xnnpack.digest
+    apart = {ONE_LIBRARY, *(name for r in LIBRARIES.values() if r.separate for name in (r.title, r.variable))}
     rest = {name: value for name, value in identity.items() if name not in apart}
     root = cache.cache_dir()
     return BuildPlan(
@@ -241,7 +247,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         source,
         ndk,
         clml,
-        settings.build,
+        build,
         identity,
         tuple(f"-D{name}={value}" for name, value in {**options, **places}.items()),
         build_dir=root / "build" / _key(platform, rest),
@@ -253,16 +259,6 @@ def _key(platform: Platform, identity: Mapping[str, str]) -> str:
     """Return the name of a directory for what has this *identity*."""
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return f"{platform.name}-{digest[:12]}"
-
-
-def _check_cuda(options: BuildSettings, choice: Choice) -> None:
-    """Refuse CUDA for what is not 64-bit Linux."""
-    if options.cuda and not choice.platform.cuda:
-        having = ", ".join(platform.name for platform in PLATFORMS.values() if platform.cuda)
-        raise ConfigError(
-            f"there is no CUDA for {choice.platform.name}",
-            remedy=f"Leave --cuda and build.cuda out, or build for one of: {having}.",
-        )
 
 
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:

@@ -28,7 +28,6 @@ class Platform:
     compiler: str = ""
     """C++ compiler on PATH; empty: it comes from the NDK."""
     packages: str = ""
-    """Debian packages that bring the compiler."""
     alignment: int = 32
     """Bytes; TVM_KALLOC_ALIGNMENT of the runtime unless configured otherwise."""
     page_alignment: int = BIG_PAGE
@@ -62,7 +61,6 @@ class Platform:
 
 HOST_MACHINE = host_platform.machine()
 HOST = "host"
-"""Name of the platform that is this machine."""
 ANDROID = "android-arm64-v8a"
 """Name of the platform of most phones."""
 

@@ -32,7 +32,6 @@ from adt.options.sections import TvmSettings
 log = logging.getLogger("adt.plugins")
 
 PROJECT = "plugins"
-"""Directory below cmake_presets/."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,8 @@ class Plugin:
     """One library that adds to the wheel."""
 
     name: str
-    """As the CMake project calls it."""
     library: str
     what: str
-    """Description of what it gives TVM."""
 
 
 OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
@@ -56,9 +53,7 @@ class Wheel:
 
     version: str
     tvm: Path
-    """Directory of the Python package tvm."""
     ffi: Path
-    """Directory of the Python package tvm_ffi."""
     digest: str
     """Digest (sha256) that names the libraries of both."""
 

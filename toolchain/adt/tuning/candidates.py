@@ -24,7 +24,6 @@ class Toolchain:
     target: dict[str, Any]
     """TVM's target dictionary, with its host."""
     device: str
-    """``cpu``, ``opencl`` or ``cuda``: where the arguments live."""
     alignment: int
     """Bytes to which the device's runtime aligns tensors."""
     textures: bool
@@ -39,9 +38,7 @@ class Toolchain:
 @dataclass(frozen=True)
 class BuildJob:
     id: int
-    """Unique in one tuning."""
     module: str
-    """TVM's JSON of the scheduled IRModule ``{"main": PrimFunc}``."""
     toolchain: Toolchain
 
 
@@ -66,7 +63,6 @@ class Timing:
     """Parameters of TVM's time evaluator."""
 
     number: int = 1
-    """Calls in one repeat, at least."""
     repeat: int = 1
     min_repeat_ms: int = 10
     """A repeat takes at least so long: more calls are made."""
@@ -89,7 +85,6 @@ class MeasureJob:
     library: bytes
     arguments: tuple[Argument, ...]
     device: str
-    """``cpu``, ``opencl`` or ``cuda``."""
     timing: Timing
     outputs: int = 0
     """Bring back so many of the last arguments, computed from the same inputs on every device."""
@@ -103,7 +98,6 @@ class MeasureOutcome:
     seconds: tuple[float, ...]
     """Duration of one call in each repeat; empty for a failure."""
     failure: Failure | None
-    """``run``, ``hang`` or ``crash``."""
     lost: bool
     """The device went away, or its server could not be reached: nothing is known of the candidate."""
     on: MeasuredOn
@@ -162,9 +156,7 @@ class TuningOptions:
     run: str
     """Identifier of the tuning: its records count towards its trials, in the context that measures."""
     target: str
-    """:attr:`adt.tuning.records.Context.target`."""
     tvm: str
-    """:attr:`adt.tuning.records.Context.tvm`."""
     toolchain: Toolchain
     timing: Timing
     trials: int

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -59,6 +60,8 @@ class Engine:
     is safe on disk.
     """
 
+    _fleet: Fleet
+
     def __init__(
         self,
         options: TuningOptions,
@@ -85,10 +88,8 @@ class Engine:
         )
         self._proposals = Proposals(searches, self._pipeline, self._events.put)
         self._tasks = [TaskProgress(task, database.workload_id(task.module), options) for task in tasks]
-        self._fleet: Fleet | None = None
         self._context: Context | None = None
-        self._alone_since: float | None = None
-        self._began = time.monotonic()
+        self._began = self._last_live = time.monotonic()
         self._reported = 0.0
         self._earlier_trials = 0
         self._disk_error: DiskError | None = None
@@ -98,21 +99,18 @@ class Engine:
 
         The builders and the fleet that *start* gives are closed when this returns or raises.
         """
-        ended = "stopped"
-        try:
+        with ExitStack() as parts:
+            parts.callback(self._proposals.close, 0.0)
+            parts.callback(self._builders.close)
             self._fleet = start(self._queue.take, self._measured)
+            parts.callback(self._fleet.close, 0.0)
+            parts.callback(self._queue.close)
             ended = self._handle_events_until(self._identify)
             if self._context is not None and ended == "finished":
                 self._load(self._context)
                 ended = self._handle_events_until(self._advance)
             self._finish()
-        finally:
-            self._queue.close()
-            if self._fleet is not None:
-                self._fleet.close(0.0)
-            self._builders.close()
-            self._proposals.close(0.0)
-        status = self._status(self._fleet)
+        status = self._status()
         self._on_status(status)
         return EngineResult(
             ended=ended,
@@ -124,7 +122,6 @@ class Engine:
 
     def _handle_events_until(self, done: Callable[[], bool]) -> str:
         """Handle events until *done*; how that ended."""
-        assert self._fleet is not None
         while not done():
             if self._stop.is_set():
                 return "stopped"
@@ -133,12 +130,11 @@ class Engine:
             self._handle(self._next_events(TICK))
             if time.monotonic() - self._reported >= STATUS_SECONDS:
                 self._reported = time.monotonic()
-                self._on_status(self._status(self._fleet))
+                self._on_status(self._status())
         return "finished"
 
     def _finish(self) -> None:
         """End gently: what is being measured may finish, and is kept."""
-        assert self._fleet is not None
         self._queue.close()
         self._builders.close()
         self._fleet.close(self._options.grace, leaving=self._stop.is_set())
@@ -162,18 +158,13 @@ class Engine:
 
     def _alone_seconds(self) -> float:
         """Return the seconds since there was a device."""
-        assert self._fleet is not None
         now = time.monotonic()
         if self._fleet.live():
-            self._alone_since = None
-            return 0.0
-        if self._alone_since is None:
-            self._alone_since = now
-        return now - self._alone_since
+            self._last_live = now
+        return now - self._last_live
 
     def _identify(self) -> bool:
         """Return True once it is known which device measures."""
-        assert self._fleet is not None
         identity = self._fleet.identity()
         if identity is not None:
             self._context = Context(self._options.target, self._options.tvm, *identity)
@@ -207,7 +198,6 @@ class Engine:
 
     def _advance(self) -> bool:
         """Begin whatever can begin; whether all is done."""
-        assert self._fleet is not None
         batch = batch_size(self._options.batch, self._fleet.live())
         enough = batch if self._options.exclusive else 3 * self._fleet.live() + 2
         if self._queue.may_work():
@@ -274,7 +264,7 @@ class Engine:
         if completion := self._pipeline.measured(outcome):
             yield from self._comparison.check(completion)
 
-    def _status(self, fleet: Fleet) -> Status:
+    def _status(self) -> Status:
         activities = self._pipeline.activities()
         for progress in self._tasks:
             progress.activity = activities.get(progress, "searching" if progress.searching else "waiting")
@@ -284,7 +274,7 @@ class Engine:
         session = done - self._earlier_trials  # trials of earlier sessions do not tell how fast this one is
         return Status(
             tasks=tuple(progress.status() for progress in self._tasks),
-            devices=fleet.devices(),
+            devices=self._fleet.devices(),
             done=done,
             total=total,
             kept=self._recorder.kept,

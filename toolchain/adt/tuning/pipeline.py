@@ -48,10 +48,8 @@ class CandidateJob:
     id: int
     progress: TaskProgress
     trace: str
-    """:data:`BASELINE` for the untuned schedule."""
     module: str
     confirms: bool
-    """It was measured before, and is confirmed …"""
     rounds: int
     compares: bool
     """Results of the kernel are downloaded, for comparison."""
@@ -65,7 +63,6 @@ class Completion:
     job: CandidateJob
     failure: Failure | None
     outcome: MeasureOutcome | None
-    """None: it could not be built."""
 
 
 def confirmation_timing(timing: Timing) -> Timing:
@@ -306,9 +303,9 @@ def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: S
 def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
     if len(reference) != len(data):
         return f"{len(data)} bytes instead of {len(reference)}"
-    if dtype not in REORDERED:
-        return "" if reference == data else "they must be equal"
-    return _float_difference(_floats(dtype, data), _floats(dtype, reference), REORDERED[dtype])
+    if dtype in REORDERED:
+        return _float_difference(_floats(dtype, data), _floats(dtype, reference), REORDERED[dtype])
+    return "" if reference == data else "they must be equal"
 
 
 def _floats(dtype: str, data: bytes) -> Any:
@@ -340,9 +337,7 @@ class Recorder:
         self._database = database
         self._on_record = on_record
         self.kept = 0
-        """Records of this session."""
         self.failures: Counter[str] = Counter()
-        """Failed candidates of this session, by kind."""
 
     def record(self, completions: Sequence[Completion], context: Context) -> None:
         """Write records of *completions*; their tasks and the caller get them unless that fails."""

@@ -50,7 +50,6 @@ class Workload:
     """First 32 hex digits of the sha256 of *module*'s text, for files; equality is structural, see the
     database."""
     structural_hash: str
-    """TVM's, decimal, as TVM *tvm* computed it."""
     tvm: str
     module: str
     """TVM's JSON of the IRModule ``{"main": PrimFunc}``; see :mod:`adt.compiler.passes.records.workload`."""
@@ -70,7 +69,6 @@ class Failure:
     longer than allowed), ``crash`` (the server died of it), ``wrong`` (it computes other numbers than the
     untuned schedule). A device that left is no failure of a candidate."""
     message: str
-    """Its last line, for people."""
 
     @property
     def quarantined(self) -> bool:
@@ -89,7 +87,6 @@ class MeasuredOn:
     celsius: float | None
     """Its hottest thermal zone shortly before; None where it is not told."""
     emulated: bool = False
-    """The times are no device's speed."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,6 @@ class Record:
     """One candidate, built and measured, or failed."""
 
     workload: str
-    """:attr:`Workload.id`."""
     context: Context
     task: str
     """The kernel's name in the model that was tuned."""

@@ -36,7 +36,6 @@ class Batch:
 
     candidates: tuple[Candidate, ...]
     results: dict[str, CandidateResult] = field(default_factory=dict)
-    """By trace."""
 
     @property
     def open(self) -> int:
@@ -53,14 +52,10 @@ class TaskProgress:
         self.options = options
         self.search: TaskSearch | TileSearch | None = None
         self.searching = 0
-        """Batches that are being searched."""
         self.requested = 0
-        """Candidates that are being searched."""
         self.batches: deque[Batch] = deque()
         self._records: dict[str, list[Record]] = {}
-        """Records of each trace, in this context."""
         self._typical: dict[str, Record | None] = {}
-        """The one of each trace that counts."""
         self.baseline_pending = False
         self.trials = 0
         """Number of trials of this tuning, those of earlier sessions included."""
@@ -79,7 +74,6 @@ class TaskProgress:
         self.can_confirm = True
         """False: one could not be scheduled again."""
         self.confirming: set[str] = set()
-        """Traces that are being measured again."""
         self._last_gain = 0
         self._gained = math.inf
         self._last_failure: Failure | None = None

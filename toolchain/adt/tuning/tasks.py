@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,13 +29,10 @@ class Task:
     """One workload to tune."""
 
     name: str
-    """The kernel's name in the model, as in mod.json."""
     module: Any
     """The workload: ``tvm.IRModule {"main": PrimFunc}``, see :mod:`adt.compiler.passes.records.workload`."""
     weight: int
-    """Number of calls in one run of the model."""
     flops: int | None
-    """Operations of one call; None where they are not known."""
     baseline: str
     """TVM's JSON of ``{"main": PrimFunc}`` with the schedule that compiling gives it without records."""
     arguments: tuple[Argument, ...]
@@ -50,7 +47,6 @@ class Extraction:
     """The tunable and the untunable parts of a model."""
 
     tasks: tuple[Task, ...]
-    """In the order in which the model calls them first."""
     untunable: tuple[UntunableKernel, ...]
 
 
@@ -91,12 +87,10 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
     """
     calls = _count_calls(lowered)
     tunable: list[Task] = []
-    untunable = [UntunableKernel(name, reason) for name, reason in _unmarked(lowered, calls, library)]
     of_hash: dict[str, list[int]] = {}
     marked = {name: (function, mark) for name, function, mark in marks(lowered)}
-    for name in calls:
-        if name not in marked:
-            continue
+    untunable = list(_unmarked(lowered, calls.keys() - marked.keys(), library))
+    for name in (name for name in calls if name in marked):
         scheduled, mark = marked[name]
         plain = recording.functions[int(mark)]
         if reason := untunable_reason(plain):
@@ -137,29 +131,23 @@ def _count_calls(lowered: Any) -> Counter[str]:
     return calls
 
 
-def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
-    """Yield what *calls* names without a mark, and why: TVM scheduled it, or *library* computes it."""
+def _unmarked(lowered: Any, names: Set[str], library: str) -> Iterator[UntunableKernel]:
+    """Yield what of *names* is no Relax function, and why: TVM scheduled it, or *library* computes it."""
     functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
-    known = {name for name, _, _ in marks(lowered)}
-    for name in calls:
+    for name in names:
         function = functions.get(name)
-        if name in known or isinstance(function, tvm.relax.Function):
-            continue
         if isinstance(function, tvm.tirx.PrimFunc):
-            yield name, "its schedule is given (sorting, scanning, recurrent steps)"
-        elif not name.startswith(RUNTIME):
-            yield name, f"{library} computes it"
+            yield UntunableKernel(name, SCHEDULED)
+        elif not isinstance(function, relax.Function) and not name.startswith(RUNTIME):
+            yield UntunableKernel(name, f"{library} computes it")
 
 
 def untunable_reason(function: Any) -> str:
     """Return the reason why the PrimFunc *function* cannot be tuned; empty: none is known."""
     if is_scheduled(function):
-        return "its schedule is given (sorting, scanning, recurrent steps)"
+        return SCHEDULED
     buffers = [function.buffer_map.get(parameter) for parameter in function.params]
-    if not all(
-        buffer is not None and all(isinstance(extent, IntImm) for extent in buffer.shape)
-        for buffer in buffers
-    ):
+    if not all(b is not None and all(isinstance(extent, IntImm) for extent in b.shape) for b in buffers):
         return "its shapes are known at run time only"
     reasons: list[str] = []
 
@@ -193,6 +181,7 @@ def count_outputs(module: Any) -> int:
     return count
 
 
+SCHEDULED = "its schedule is given (sorting, scanning, recurrent steps)"
 RUNTIME = ("vm.", "runtime.")
 """Prefixes of functions of TVM's virtual machine, which compute nothing."""
 CALLS = ("tvm_call_packed", "tvm_call_cpacked", "call_extern")

@@ -41,13 +41,14 @@ def audit(
     providers = Providers((*given, *with_bundle), destination)
     likely = _likely_system(given, destination)
     audits = [_audit_one(file, providers, likely) for file in given]
-    loadable = [
-        (file, audited.system)
+    loaded = [  # what each brings in, with the system that loads it
+        (audited.system, providers.closure(file, audited.system).files)
         for file, audited in zip(given, audits, strict=True)
         if isinstance(file, Binary) and audited.needs
     ]
-    deploy = tuple(_deploy(loadable, providers))
-    audits += [_audit_one(file, providers, likely) for file in _lent(loadable, providers)]
+    deploy = tuple(_deploy(loaded, providers))
+    lent = {file.place: file for _, files in loaded for file in files if file.kind == "ndk"}
+    audits += [_audit_one(file, providers, likely) for file in lent.values()]  # they too must load
     return ElfReport(tuple(audits), deploy, _symbols_checked(audits, destination))
 
 
@@ -87,11 +88,11 @@ def _in_apk(binary: Binary) -> Iterator[Finding]:
         yield Finding(WARNING, "apk-alignment", what, remedy)
 
 
-def _deploy(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterator[Deploy]:
+def _deploy(loaded: list[tuple[str, tuple[Binary, ...]]], providers: Providers) -> Iterator[Deploy]:
     """Yield the files that must be sent beside the others, each once for each machine."""
     askers: dict[tuple[str, str], tuple[str, list[str]]] = {}
-    for binary, system in loadable:
-        for asker in providers.closure(binary, system).files:
+    for system, files in loaded:
+        for asker in files:
             for name in asker.facts.needed:
                 need, file = providers.need(name, asker, system)
                 if need.provider in ("bundle", "ndk", "missing"):
@@ -103,26 +104,14 @@ def _deploy(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterato
         yield Deploy(name, machine, source, tuple(by))
 
 
-def _lent(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterable[Binary]:
-    """Return the NDK's libraries that are to be sent along: they too must load."""
-    lent = (
-        file
-        for binary, system in loadable
-        for file in providers.closure(binary, system).files
-        if file.kind == "ndk"
-    )
-    return {file.place: file for file in lent}.values()
-
-
 def _symbols_checked(audits: list[FileAudit], destination: Destination) -> str:
     if not any(need.provider in ("android", "glibc") for audited in audits for need in audited.needs):
         return ""
     android = any(audited.system == ANDROID for audited in audits)
     if any(audited.symbols.unchecked for audited in audits):
-        remedy = ": pass --ndk DIR to check them against its stub libraries"
-        return "not checked" + (
-            remedy if android and not destination.ndk else ", their libraries are not here"
-        )
+        if android and not destination.ndk:
+            return "not checked: pass --ndk DIR to check them against its stub libraries"
+        return "not checked, their libraries are not here"
     if android and destination.ndk:
         return f"checked against the stub libraries of NDK {destination.ndk.revision}"
     return "checked"
@@ -130,9 +119,7 @@ def _symbols_checked(audits: list[FileAudit], destination: Destination) -> str:
 
 log = logging.getLogger("adt.elf")
 
-NEVER_MADE = frozenset(
-    {"16-kb-pages", "absolute-runpath", "rpath", "bring-along", "unreachable", "api-level"}
-)
+NEVER_MADE = {"16-kb-pages", "absolute-runpath", "rpath", "bring-along", "unreachable", "api-level"}
 """Warnings about other people's files that are errors in what adt makes."""
 PREBUILT = ("libc++_shared.so",)
 """Files of a bundle that come from the NDK as they are; no flag changes their pages."""

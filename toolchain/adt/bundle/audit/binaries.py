@@ -31,24 +31,15 @@ from adt.host.ndk import Ndk
 
 ARCHIVES = (".whl", ".aar", ".apk", ".jar", ".zip")
 MOST_MEMBERS = 50_000
-LARGEST_MEMBER = 512 << 20
-"""Bytes, uncompressed."""
-LARGEST_TOTAL = 4 << 30
-"""Bytes of all ELF files of one archive, uncompressed."""
+LARGEST_MEMBER, LARGEST_TOTAL = 512 << 20, 4 << 30
+"""Bytes of one ELF file of an archive, and of all of them, uncompressed."""
 
 
-@dataclass(frozen=True)
-class Member:
-    """One ELF file in an archive."""
+def archive_members(path: Path) -> Iterator[tuple[str, bytes, int | None]]:
+    """Yield each file of the archive *path* that begins as ELF files do; PackageError if it is damaged.
 
-    name: str
-    contents: bytes
-    stored_at: int | None
-    """Byte at which it begins in the archive, when it is stored uncompressed."""
-
-
-def archive_members(path: Path) -> Iterator[Member]:
-    """Yield each file of the archive *path* that begins as ELF files do; PackageError if it is damaged."""
+    Its name and contents, and the byte at which they begin in the archive where they are stored uncompressed.
+    """
     total = 0
     try:
         with zipfile.ZipFile(path) as archive:
@@ -68,7 +59,7 @@ def archive_members(path: Path) -> Iterator[Member]:
                     raise _refused(path, f"{member.filename} is larger than adt reads")
                 stored = member.compress_type == zipfile.ZIP_STORED
                 name = "".join(c if c.isprintable() else "\ufffd" for c in member.filename)
-                yield Member(name, contents, _begin(path, member) if stored else None)
+                yield name, contents, _begin(path, member) if stored else None
     except PackageError:
         raise
     except Exception as error:  # zipfile and the decompressors raise a dozen kinds for damaged archives
@@ -103,7 +94,6 @@ class Binary:
     """Path of the file, ``/``-separated; inside an archive, below the archive's own path."""
     facts: ElfFacts
     stored_at: int | None = None
-    """Byte at which it begins in its archive, when it is stored there uncompressed."""
     kind: str = "file"
     """``file`` (judged), ``bundle``, ``ndk`` or ``glibc`` (only asked for symbols)."""
 
@@ -176,18 +166,15 @@ def _read(file: Path, name: str, kind: str) -> Binary | Unreadable:
 
 
 def _in_archive(archive: Path, kind: str, prefix: str) -> Iterator[Binary | Unreadable]:
-    for member in archive_members(archive):
-        binary = _parse(archive, member, kind, prefix)
-        if _linked(binary):
-            yield binary
-
-
-def _parse(archive: Path, member: Member, kind: str, prefix: str) -> Binary | Unreadable:
-    name, place = prefix + member.name, f"{archive.absolute()}/{member.name}"
-    try:
-        return Binary(name, place, parse_elf(member.contents), member.stored_at, kind)
-    except Damaged as error:
-        return Unreadable(name, f"{name} is not a whole ELF file: {error}")
+    for member, contents, stored_at in archive_members(archive):
+        name = prefix + member
+        try:
+            binary = Binary(name, f"{archive.absolute()}/{member}", parse_elf(contents), stored_at, kind)
+        except Damaged as error:
+            yield Unreadable(name, f"{name} is not a whole ELF file: {error}")
+        else:
+            if _linked(binary):
+                yield binary
 
 
 @dataclass(frozen=True)
@@ -195,7 +182,6 @@ class Closure:
     """A file and all that its DT_NEEDED brings, directly and through others."""
 
     files: tuple[Binary, ...]
-    """The file itself first, then breadth first."""
     stubs: tuple[tuple[str, ElfFacts], ...]
     """System libraries whose symbols are known."""
     blind: tuple[str, ...]
@@ -265,9 +251,9 @@ class Providers:
 
     def _lent_by_ndk(self, name: str, facts: ElfFacts) -> Binary | None:
         """Find the library *name* of the NDK that apps bring along."""
-        root = self.stubs.sysroot(facts.machine)
-        file = root.lent(name) if root else None
-        return self._library(file, "ndk") if file else None
+        libraries = self.stubs.libraries(facts.machine)
+        file = libraries / name if libraries else None
+        return self._library(file, "ndk") if file and file.is_file() else None
 
     def _library(self, file: Path, kind: str) -> Binary:
         if file not in self._read:
@@ -347,61 +333,50 @@ TRIPLES = {
 """ELF machine to the name of its directory."""
 
 
-@dataclass(frozen=True)
-class Sysroot:
-    """The libraries of one machine in an NDK."""
-
-    libraries: Path
-    """Holds libc++_shared.so and one directory for each API level."""
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """API levels that it has stubs for, lowest first."""
-        return tuple(sorted(int(d.name) for d in self.libraries.glob("[0-9]*") if d.name.isdigit()))
-
-    def level(self, api_level: int) -> int:
-        """Return the level whose stubs answer for *api_level*: the nearest one not above, else the lowest."""
-        return max((have for have in self.levels if have <= api_level), default=min(self.levels))
-
-    def stub(self, name: str, api_level: int) -> Path | None:
-        """Find the stub of the public library *name* at *api_level*."""
-        stub = self.libraries / str(self.level(api_level)) / name
-        return stub if stub.is_file() else None
-
-    def first_level_with(self, name: str, symbol: str) -> int | None:
-        """Find the lowest API level whose library *name* has *symbol*."""
-        for level in self.levels:
-            file = self.libraries / str(level) / name
-            if file.is_file() and symbol in read_elf(file).exports:
-                return level
-        return None
-
-    def lent(self, name: str) -> Path | None:
-        """Find a library that the NDK has for apps to bring along, such as libc++_shared.so."""
-        library = self.libraries / name
-        return library if library.is_file() else None
-
-
 class Stubs:
-    """Stub libraries, each read once."""
+    """Stub libraries of an NDK, each read once."""
 
     def __init__(self, ndk: Ndk | None) -> None:
         self._ndk = ndk
         self._read: dict[Path, ElfFacts] = {}
 
-    def sysroot(self, machine: str) -> Sysroot | None:
-        """Find the NDK's sysroot for *machine*; None when there is none."""
+    def libraries(self, machine: str) -> Path | None:
+        """Find the directory for *machine*: libc++_shared.so, and a directory of stubs for each API level."""
         if self._ndk is None or machine not in TRIPLES:
             return None
-        tree = Sysroot(self._ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
-        return tree if tree.libraries.is_dir() and tree.levels else None
+        libraries = self._ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine]
+        return libraries if libraries.is_dir() and _levels(libraries) else None
 
     def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:
-        """Read the symbols of the system's library *name*; None when they are not known here."""
-        root = self.sysroot(machine)
-        file = root.stub(name, api_level) if root else None
-        if file is None:
+        """Read the symbols of the system's library *name*; None when they are not known here.
+
+        The nearest level not above *api_level* answers for it, else the lowest one.
+        """
+        libraries = self.libraries(machine)
+        if libraries is None:
             return None
+        levels = _levels(libraries)
+        level = max((level for level in levels if level <= api_level), default=levels[0])
+        return self._stub(libraries / str(level) / name)
+
+    def first_level_with(self, name: str, machine: str, symbol: str) -> int | None:
+        """Find the lowest API level whose library *name* has *symbol*."""
+        libraries = self.libraries(machine)
+        if libraries is not None:
+            for level in _levels(libraries):
+                facts = self._stub(libraries / str(level) / name)
+                if facts and symbol in facts.exports:
+                    return level
+        return None
+
+    def _stub(self, file: Path) -> ElfFacts | None:
         if file not in self._read:
+            if not file.is_file():
+                return None
             self._read[file] = read_elf(file)
         return self._read[file]
+
+
+def _levels(libraries: Path) -> list[int]:
+    """List the API levels that have stubs, lowest first."""
+    return sorted(int(each.name) for each in libraries.glob("[0-9]*") if each.name.isdigit())

@@ -15,7 +15,6 @@ from adt.bundle.audit.destination import (
     ANDROID,
     GLIBC,
     GLIBC_LIBRARIES,
-    PAGE_SIZES,
     PRIVATE,
     PUBLIC,
     Destination,
@@ -25,7 +24,7 @@ from adt.bundle.audit.destination import (
     versions_asked,
 )
 from adt.bundle.audit.report import REFUSED, WARNING, Finding, Need, Symbols
-from adt.bundle.platforms import BIG_PAGE
+from adt.bundle.platforms import BIG_PAGE, PAGE
 from adt.host.elf import PF_W, PF_X, ElfFacts, Import
 
 PACKED_SINCE = {"DT_ANDROID_REL": 23, "DT_ANDROID_RELA": 23, "DT_ANDROID_RELR": 28, "DT_RELR": 30}
@@ -45,12 +44,8 @@ def check_file(facts: ElfFacts, destination: Destination, system: str) -> Iterat
         yield Finding(REFUSED, "not-linked", f"it is of type {facts.type}, not linked", "Link it.")
         return
     if destination.machine and facts.machine != destination.machine:
-        yield Finding(
-            REFUSED,
-            "machine",
-            f"it is for {facts.machine}, not {destination.machine}",
-            "Build it for the device's ABI, with that ABI's compiler.",
-        )
+        what = f"it is for {facts.machine}, not {destination.machine}"
+        yield Finding(REFUSED, "machine", what, "Build it for the device's ABI, with that ABI's compiler.")
         return
     yield from _pages(facts, system)
     if system == ANDROID:
@@ -65,10 +60,9 @@ def check_file(facts: ElfFacts, destination: Destination, system: str) -> Iterat
 
 def _pages(facts: ElfFacts, system: str) -> Iterator[Finding]:
     bionic = system == ANDROID
-    if reason := obstacle(facts, PAGE_SIZES[0], bionic=bionic):
-        yield Finding(
-            REFUSED, "segments", reason, "Link it again; a tool that patched it may have damaged it."
-        )
+    if reason := obstacle(facts, PAGE, bionic=bionic):
+        remedy = "Link it again; a tool that patched it may have damaged it."
+        yield Finding(REFUSED, "segments", reason, remedy)
     elif may_have_large_pages(facts.machine, system) and (reason := obstacle(facts, BIG_PAGE, bionic=bionic)):
         what = f"it does not load on devices with 16 KB pages: {reason}"
         yield Finding(WARNING, "16-kb-pages", what, LARGE_PAGES_REMEDY)
@@ -82,9 +76,8 @@ def _bionic(facts: ElfFacts, level: int, *, stand_in: bool) -> Iterator[Finding]
         built = f"it was built for API level {facts.android.api_level}, to run at {level}"
         yield Finding(WARNING, "api-level", built, f"Build it with -target …-android{level}.")
     if facts.type == "EXEC" and facts.interpreter:
-        yield refused(
-            "not-pie", "it is a program at a fixed address; Android starts only PIE", "Link with -pie."
-        )
+        what = "it is a program at a fixed address; Android starts only PIE"
+        yield refused("not-pie", what, "Link with -pie.")
     linker = "/system/bin/linker64" if facts.bits == 64 else "/system/bin/linker"
     if facts.interpreter not in ("", linker) and facts.program and not stand_in:
         what = f"it asks for the dynamic linker {facts.interpreter}; Android's is {linker}"
@@ -305,11 +298,11 @@ def _findings(
 
 
 def _remedy(symbol: Import, closure: Closure, providers: Providers) -> str:
-    if root := providers.stubs.sysroot(closure.files[0].facts.machine):
-        for library, _ in closure.stubs:
-            if (first := root.first_level_with(library, symbol.name)) is not None:
-                has = f"{library} has {symbol.name} since API {first}"
-                return f"{has}: raise the lowest API level, or find it with dlsym."
+    machine = closure.files[0].facts.machine
+    for library, _ in closure.stubs:
+        if (first := providers.stubs.first_level_with(library, machine, symbol.name)) is not None:
+            has = f"{library} has {symbol.name} since API {first}"
+            return f"{has}: raise the lowest API level, or find it with dlsym."
     return "Link it with the library that has it, or name the program that exports it too."
 
 

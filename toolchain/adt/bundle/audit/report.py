@@ -11,7 +11,7 @@ from adt.bundle.platforms import BIG_PAGE
 from adt.host.document import OR_NULL, aligned, form, in_document
 from adt.host.elf import ElfFacts
 
-OK, WARNING, REFUSED = "ok", "warning", "would not load"
+VERDICTS = OK, WARNING, REFUSED = "ok", "warning", "would not load"
 """Verdicts, best first."""
 MARKS = {OK: "✓", WARNING: "!", REFUSED: "✗"}
 HEAD = ("", "file", "machine", "API", "NDK", "p_align", "16 KB", "stripped", "verdict")
@@ -95,8 +95,7 @@ class FileAudit:
     @in_document()
     def verdict(self) -> str:
         """The worst of its findings."""
-        verdicts = {finding.verdict for finding in self.findings}
-        return next((verdict for verdict in (REFUSED, WARNING) if verdict in verdicts), OK)
+        return max((finding.verdict for finding in self.findings), key=VERDICTS.index, default=OK)
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,7 @@ class ElfReport:
     @in_document()
     def verdict(self) -> str:
         """The worst of its files."""
-        verdicts = {file.verdict for file in self.files}
-        return next((verdict for verdict in (REFUSED, WARNING) if verdict in verdicts), OK)
+        return max((file.verdict for file in self.files), key=VERDICTS.index, default=OK)
 
     @property
     def refused(self) -> tuple[FileAudit, ...]:
@@ -148,11 +146,8 @@ def table(report: ElfReport) -> str:
 def _row(file: FileAudit) -> tuple[str, ...]:
     facts = file.facts
     if facts is None:
-        return (MARKS[file.verdict], file.name, "–", "–", "–", "–", "–", "–", file.verdict)
+        return (MARKS[file.verdict], file.name, *"––––––", file.verdict)
     large = "yes" if BIG_PAGE in file.page_sizes else "no"
-    if not may_have_large_pages(facts.machine, file.system):
-        large = "–"
-    stripped = "debug info" if facts.debug_info else "no" if facts.symbol_table else "yes"
     return (
         MARKS[file.verdict],
         file.name,
@@ -160,8 +155,8 @@ def _row(file: FileAudit) -> tuple[str, ...]:
         str(facts.android.api_level) if facts.android else "–",
         (facts.android.ndk if facts.android else "") or "–",
         str(facts.page_alignment),
-        large,
-        stripped,
+        large if may_have_large_pages(facts.machine, file.system) else "–",
+        "debug info" if facts.debug_info else "no" if facts.symbol_table else "yes",
         file.verdict,
     )
 

@@ -45,7 +45,6 @@ class Contents:
     """Bytes."""
     workloads: dict[str, Workload] = field(default_factory=dict)
     workload_numbers: dict[str, int] = field(default_factory=dict)
-    """The row or line of each workload."""
     rows: list[tuple[int, Record]] = field(default_factory=list)
     """Records, with the number of the row or line of each."""
     orphans: list[tuple[int, Record]] = field(default_factory=list)

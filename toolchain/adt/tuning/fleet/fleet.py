@@ -107,7 +107,6 @@ class Fleet:
         self._lock = threading.Lock()
         self._held: deque[MeasureJob] = deque()
         self.ending = threading.Event()
-        """Nothing more is to be measured."""
         self.leaving = threading.Event()
         """No device is to be waited for any more."""
         self._workers: dict[str, Worker] = {}

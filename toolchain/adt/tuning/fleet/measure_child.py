@@ -28,11 +28,9 @@ class Connect:
     host: str
     port: int
     match_key: str
-    """Match key that the server expects of its client."""
     seconds: int
     """After which the server ends the session, whatever runs in it."""
     device: str
-    """``cpu``, ``opencl`` or ``cuda``."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ class Compute:
     """Call a library's ``main`` once. Answer: :class:`Computed`, :class:`Refused` or :class:`Broken`."""
 
     name: str
-    """See :class:`Measure`."""
     library: bytes
     arguments: tuple[Argument, ...]
     outputs: int

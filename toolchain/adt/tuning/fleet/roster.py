@@ -33,13 +33,10 @@ class _Device:
     restarts: int = 0
     celsius: float | None = None
     celsius_at: float = float("-inf")
-    """Time at which *celsius* was read."""
     busy_seconds: float = 0.0
     note: str = ""
     failures_in_a_row: int = 0
-    """Failures since it last succeeded."""
     since: float = 0.0
-    """Time of the first failure."""
     pause: float = 0.0
     """Seconds for which it is out of service next; 0: for the first time."""
     out_until: float = 0.0

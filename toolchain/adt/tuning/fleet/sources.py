@@ -59,12 +59,10 @@ class Sighting:
     """A device as the tracker or adb lists it."""
 
     name: str
-    """Its serial, or its server's address."""
     label: str
     """Name of the device for people; empty when only its server will tell."""
     there: bool
     note: str = ""
-    """Fault of a device that is not there."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,11 @@ class Lease:
     host: str
     port: int
     match_key: str
-    """Match key that the server expects of its client."""
     seconds: float | None
     """It goes back after so long; None: it is kept as long as it is wanted, for session after session."""
     alive: Callable[[], bool]
     """Tells whether the device is still there, after a session broke."""
     celsius: Callable[[], float | None]
-    """Its hottest thermal zone, now."""
 
 
 class NotNow(Exception):

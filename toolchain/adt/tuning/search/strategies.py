@@ -42,9 +42,7 @@ on other devices is measured here."""
 @dataclass(frozen=True)
 class SearchOptions:
     strategy: str = EVOLUTIONARY
-    """As in ``tune.tuner``."""
     cost_model: str = "auto"
-    """As in ``tune.cost_model``."""
     seed: int = 0
     """The same seed, with the same records and results, gives the same candidates."""
 
