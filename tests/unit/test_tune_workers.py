@@ -19,8 +19,6 @@ from adt.tuning.fleet import roster
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.measure_child import (
     Broken,
-    Compute,
-    Computed,
     Connect,
     Connected,
     Disconnect,
@@ -96,10 +94,13 @@ class MadeUpChild:
             self.connected.append(request)
             self._device = request.host
             return Refused("refused") if request.host in self.unreachable else Connected("GPU", "1.0")
-        if isinstance(request, Compute):
-            return Broken("over") if request.library == b"dies computing" else Computed((b"1", b"2"))
         if isinstance(request, Measure):
-            return self._measured(request.library.decode(), timeout)
+            timed = self._measured(request.library.decode(), timeout)
+            if not request.outputs:
+                return timed
+            return (
+                Broken("over") if request.library == b"dies computing" else Timed(timed.seconds, (b"1", b"2"))
+            )
         return Done()
 
     def _measured(self, text: str, timeout: float) -> Any:

@@ -1,8 +1,4 @@
-"""Cross-build TVM's runtime and adt's runner, and pack them as a TargetBundle.
-
-CMake presets and one superbuild do the work (``cmake_presets/``); this module
-runs them when something must be done at all.
-"""
+"""Cross-build TVM's runtime and adt's runner with CMake, and pack them as a TargetBundle."""
 
 from __future__ import annotations
 
@@ -120,8 +116,7 @@ _REGISTERED = re.compile(r'\.def(?:_packed|_method)?\(\s*((?:"[^"]*"\s*)+)')
 def registered_functions(build_dir: Path) -> tuple[str, ...]:
     """Return the dotted names of the functions that the libraries in *build_dir* register, sorted.
 
-    They are read from the sources that were compiled: what was cross-built does not run here to be asked, and
-    a compiler keeps some names only as part of another text, or as instructions.
+    They are read from the sources that were compiled: what was cross-built does not run here to be asked.
     """
     listing = run(
         [ninja().path, "-C", build_dir, "-t", "compdb"],
@@ -219,8 +214,7 @@ def _digest(sources: dict[str, bytes]) -> str:
 def _stage(destination: Path) -> str:
     """Copy the sources to *destination*, touching only what differs; return their digest.
 
-    A build that read them where adt is installed would start afresh with each
-    virtual environment, and compile the runner again after each `pip install`.
+    A build from where adt is installed would start afresh with each virtual environment.
     """
     sources, copies = _sources(), {*_names(destination)}
     for name, contents in sources.items():
@@ -236,8 +230,8 @@ def _stage(destination: Path) -> str:
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
     """Load the bundle, if it is whole and of the same *sources*, where another build was the last one.
 
-    Ninja would compile everything again after the environment or the cache was copied or moved, and the bytes
-    would be the same. Bundles with XNNPACK and without share a build directory.
+    Ninja would compile everything again after the cache was moved. Bundles with XNNPACK and without share a
+    build directory.
     """
     try:
         recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")

@@ -222,10 +222,9 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
 
 
 def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
-    """Write *bundles* to the directory *out*, which appears complete or not at all.
+    """Write *bundles* to the directory *out*, by ABI if they are several; it appears complete or not.
 
-    ``bundle``: one bundle is *out* itself; several are its subdirectories, by ABI.
-    ``jni``: ``jniLibs/<abi>/*.so``, ``include/`` and ``<abi>.bundle.json``, what an app is built from.
+    *layout* ``jni`` is what an app takes: ``jniLibs/<abi>/*.so``, ``include/``, ``<abi>.bundle.json``.
     """
     cache.leave_alone(out, _ours, "a bundle")
     with cache.fresh_dir(out) as directory:
@@ -284,8 +283,7 @@ def newest_fitting(
 ) -> TargetBundle:
     """Return the newest bundle that passes *check*, of the first of *platforms* that has one; log its name.
 
-    *preferred* comes first, if it is for one of them. Where none passes, raise what *check* says of the
-    newest.
+    *preferred* comes first. Where none passes, raise what *check* says of the newest.
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []

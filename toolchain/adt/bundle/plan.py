@@ -47,11 +47,7 @@ class Choice:
 
 
 def choose_preset(options: BuildSettings) -> Choice:
-    """Choose the preset for *options*.
-
-    A variant in the platform's name (``linux-aarch64-cpu``) decides; without one, ``clml`` and ``opencl`` do.
-    With OpenCL and without CLML the preset is the one with the platform's own name.
-    """
+    """Choose the preset for *options*; first a variant in the platform's name decides (``host-cpu``)."""
     platform, variant = preset_named(options.platform)
     if variant in ("cpu", "opencl") and options.clml:
         raise ConfigError(
@@ -186,10 +182,7 @@ class BuildPlan:
     clml: ClmlSdk | None
     options: BuildSettings
     identity: Mapping[str, str]
-    """Everything that decides the bundle's bytes, by name; its digest names the directories.
-
-    No path and no time is in it: a copied or moved environment has the same bundles.
-    """
+    """Everything but paths that decides the bundle's bytes, by name; directories have its digest."""
     definitions: tuple[str, ...]
     """``-D`` arguments on top of the preset."""
     build_dir: Path

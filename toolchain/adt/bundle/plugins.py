@@ -1,7 +1,6 @@
 """Plugins: libraries that add to the installed TVM wheel, each built once, then from the cache.
 
-A plugin belongs to one build of the wheel (its libraries are what it links) and to one source tree; both are
-part of its place in the cache. The recipe is the CMake project ``cmake_presets/plugins/``.
+A plugin belongs to one build of the wheel and to one source tree. Its recipe is ``cmake_presets/plugins/``.
 """
 
 from __future__ import annotations

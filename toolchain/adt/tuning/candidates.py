@@ -1,7 +1,4 @@
-"""A candidate on its way: what the search proposes, what is built of it, and what a device measures.
-
-The options of a tuning decide all of that; a digest identifies it.
-"""
+"""A candidate on its way: what is proposed, built and measured; and the options of a tuning."""
 
 from __future__ import annotations
 
@@ -147,8 +144,7 @@ KERNEL_SETTINGS = (
 )
 """Settings of [compile] that decide which kernels a model has; the target comes in by its key."""
 SEARCH_SETTINGS = ("per_task", "tuner", "cost_model", "seed", "number", "repeat", "min_repeat_ms")
-"""Settings of [tune] that decide what is proposed, and how it is measured. The number of trials is none of
-them: with more the same tuning goes on."""
+"""Settings of [tune] that decide what is proposed and how it is measured; with more trials it goes on."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +176,7 @@ class TuningOptions:
 
 
 def run_id(model_sha256: str, settings: Settings, target: str, tvm: str) -> str:
-    """Return the digest (32 hex digits) of what makes a tuning the same one, whichever devices measure.
-
-    *target* is from :func:`adt.compiler.passes.records.key.target_key`, *tvm* TVM's version of three numbers.
-    """
+    """Return the digest (32 hex digits) of what makes a tuning the same one, whichever devices measure."""
     facts = {
         "model": model_sha256,
         "target": target,

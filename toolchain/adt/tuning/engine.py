@@ -1,8 +1,7 @@
 """Drive a tuning: searches propose, builders compile, devices measure, all at once; the database keeps it.
 
-One thread coordinates, the caller's. It never waits for a single candidate, task or device: each
-proposal, build and measurement comes as an event, is recorded, and makes room for the next. The search
-and the caller get a result after it is safe on disk.
+One thread coordinates, the caller's, and waits for no single candidate, task or device. The search and the
+caller get a result after it is safe on disk.
 """
 
 from __future__ import annotations
@@ -53,11 +52,9 @@ class EngineResult:
 
 
 class Engine:
-    """One tuning of *tasks*.
+    """One tuning of *tasks*. When *stop* is set nothing new begins; all is kept.
 
-    When *stop* is set nothing new begins; what is being measured may finish for a while; all is kept.
-    *on_status* is called several times a second, and once at the end; *on_record* with each record, once it
-    is safe on disk.
+    *on_status* is called several times a second; *on_record* with each record, once it is safe on disk.
     """
 
     _fleet: Fleet
@@ -95,10 +92,7 @@ class Engine:
         self._disk_error: DiskError | None = None
 
     def run(self, start: Callable[[Take, Done], Fleet]) -> EngineResult:
-        """Tune until all trials are done, nothing is left to try, or it is to stop.
-
-        The builders and the fleet that *start* gives are closed when this returns or raises.
-        """
+        """Tune until all trials are done, nothing is left to try, or it is to stop; then close all parts."""
         with ExitStack() as parts:
             parts.callback(self._proposals.close, 0.0)
             parts.callback(self._builders.close)

@@ -1,9 +1,8 @@
 """Fit the row of a GPU to measured times: that by which the model of costs orders kernels best.
 
-The kernels are the convolutions and products on blocked tensors among a tuning's records. Each was measured
-with many tiles (:mod:`adt.compiler.passes.gpu.tiles`), which its traces have as decisions. Of all rows of a
-grid the one is taken by which most pairs of schedules of one kernel are in the order of their times. What
-times do not tell, the greatest work-group, stays.
+The kernels are convolutions and products on blocked tensors, measured with many tiles. Of all rows of a grid
+the one is taken by which most pairs of schedules of one kernel are in the order of their times. What times
+do not tell, the greatest work-group, stays.
 """
 
 from __future__ import annotations

@@ -74,8 +74,7 @@ def confirmation_timing(timing: Timing) -> Timing:
 class MeasureQueue:
     """Candidates for the devices, in the order in which they were built. For any thread.
 
-    Where measuring is exclusive, one of two phases is on: the machine works (searches, builds), and
-    devices get nothing; or it measures what is ready, and nothing else runs until all of that is done.
+    Where measuring is exclusive, either searches and builders work, or devices measure all that is ready.
     """
 
     def __init__(self, *, exclusive: bool) -> None:
@@ -248,9 +247,8 @@ class Pipeline:
 class OutputComparison:
     """Compares what candidates compute with the untuned schedule, and holds them until that has run.
 
-    Inputs and device are the same. Compilers err, and drivers do: TVM 0.25 takes some index calculations for
-    smaller than they are and leaves out the checks that keep them inside a tensor. Such a kernel is fast, and
-    wrong.
+    Compilers and drivers err: TVM 0.25 takes some index calculations for smaller than they are and leaves out
+    the checks that keep them inside a tensor. Such a kernel is fast, and wrong.
     """
 
     def __init__(self) -> None:
@@ -288,10 +286,7 @@ def _compare(completion: Completion) -> Completion:
 
 
 def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]) -> str | None:
-    """Describe what is wrong with a candidate's numbers; None if nothing is.
-
-    Its outputs are the last of *arguments*; *untuned* and *tuned* have them as they lie in memory.
-    """
+    """Describe how the outputs, the last of *arguments*, differ from *untuned* ones; None if they do not."""
     outputs = arguments[len(arguments) - len(untuned) :]
     for number, (argument, reference, data) in enumerate(zip(outputs, untuned, tuned, strict=True), 1):
         if reason := _output_difference(argument.dtype, data, reference):

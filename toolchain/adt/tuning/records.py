@@ -134,13 +134,10 @@ CONFIRMED = "confirmed"
 
 
 def typical_record(records: Sequence[Record]) -> Record | None:
-    """Return the record in the middle of one candidate's, of two the faster.
+    """Return the record in the middle of one candidate's, of two the faster; None: it is not to run.
 
-    Where it was measured again to confirm it, only these measurements count: the fastest of many
-    first times is always one that luck helped.
-
-    None when it never ran, when the last attempt to confirm it failed, and when it once killed or
-    hung a server, or computed wrong numbers: it is not to run again.
+    Where it was measured again to confirm it, only these measurements count: the fastest of many first times
+    is always one that luck helped.
     """
     if quarantined_candidates(records):
         return None

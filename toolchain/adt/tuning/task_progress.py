@@ -257,10 +257,7 @@ LONGEST = 80
 
 
 class TaskLogs:
-    """The logs of one tuning, ``<database>/logs/<run>/<number>-<task>.log``, to which later sessions append.
-
-    They are for people: when they cannot be written that is said once, and the tuning goes on.
-    """
+    """The logs of one tuning, ``<database>/logs/<run>/<number>-<task>.log``; later sessions add to them."""
 
     def __init__(self, database: Path, run: str, tasks: Sequence[tuple[str, int | None]]) -> None:
         """Open a log for each of *tasks*: name, and operations of one call (None: not known), in order."""
@@ -340,14 +337,10 @@ def batch_size(requested: int, devices: int) -> int:
 
 
 def choose(tasks: Sequence[TaskProgress], batch: int, left: int) -> tuple[int, int] | None:
-    """Choose the task for the next batch and its number of candidates; None: nothing for now.
+    """Choose the task for the next batch, and its number of candidates, of *left* ones; None: none now.
 
-    First every task gets one batch, the costliest first, but those that hardly count; a smaller one where
-    there is little. Then, and from the start where there is too little for that, the most promising one
-    gets it.
-
-    Args:
-        left: candidates that may still be proposed, for all tasks together.
+    Every task that counts gets one batch first, the costliest first, smaller ones where there is little.
+    Then, and where there is too little for that, the most promising one gets it.
     """
     able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches_out < MAX_BATCHES]
     if not able or left < 1:
@@ -370,8 +363,8 @@ def is_scarce(tasks: Sequence[TaskProgress], batch: int, left: int) -> bool:
 def expected_gain(progress: TaskProgress, batch: int) -> tuple[float, float]:
     """Estimate the seconds of a model's run that the next batch of *progress* saves; operations decide a tie.
 
-    A mean of what the last batches saved, and of what the next would if the time went on falling to
-    nothing in as many batches as there were: the longer a task was tuned, the less it promises.
+    A mean of what the last batches saved, and of what the next would if the time went on falling to nothing
+    in as many batches as there were.
     """
     weight = progress.task.weight
     operations = float(weight * (progress.task.flops or 0))

@@ -80,11 +80,7 @@ def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
 
 
 def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
-    """Extract the tasks of *lowered*, the module after its last Relax pass; *recording* met its kernels
-    unscheduled.
-
-    *library* computes that which is no kernel of TVM's.
-    """
+    """Extract the tasks of *lowered*, the module after its last Relax pass; *library* computes the rest."""
     calls = _count_calls(lowered)
     tunable: list[Task] = []
     of_hash: dict[str, list[int]] = {}

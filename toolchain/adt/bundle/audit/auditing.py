@@ -172,10 +172,9 @@ def audit_paths(
     settings: BuildSettings,
     bundle: Path | None = None,
 ) -> ElfReport:
-    """Audit all *paths* as one set, whose files answer for one another.
+    """Audit all *paths* as one set, whose files answer for one another; MismatchError if platforms differ.
 
-    *settings* name the NDK, and the API level of files that do not say theirs. MismatchError if the files
-    were made for different platforms and none was chosen.
+    *settings* name the NDK, and the API level of files that do not say theirs.
     """
     made_for = dict(filter(None, map(_made_for, (*paths, *([bundle] if bundle else [])))))
     platforms = dict(made_for.values())

@@ -36,10 +36,7 @@ LARGEST_MEMBER, LARGEST_TOTAL = 512 << 20, 4 << 30
 
 
 def archive_members(path: Path) -> Iterator[tuple[str, bytes, int | None]]:
-    """Yield each file of the archive *path* that begins as ELF files do; PackageError if it is damaged.
-
-    Its name and contents, and the byte at which they begin in the archive where they are stored uncompressed.
-    """
+    """Yield name, contents and, if stored plain, place of each file in *path* that begins as ELF files do."""
     total = 0
     try:
         with zipfile.ZipFile(path) as archive:
@@ -116,11 +113,7 @@ class Unreadable:
 
 
 def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary | Unreadable, ...]:
-    """Return the ELF files at *path*: itself, those below a directory, those in an archive.
-
-    In directories and archives only linked ELF files count; names of files below *path* begin with *prefix*.
-    PackageError if there are none.
-    """
+    """Return the ELF files at *path*: itself, linked ones below a directory, those in an archive."""
     if not path.exists():
         raise PackageError(f"{path} does not exist", remedy="Name a file, a directory or an archive.")
     if path.is_dir():
@@ -303,8 +296,8 @@ def may_be_in_system(
 ) -> bool:
     """Return True if a library whose symbols are not known here can have the symbol.
 
-    Symbols of glibc's libraries and of bionic's libc have versions. So they do not have one that is asked for
-    without, if the file asks for any with one, or if another file is known to have it (*elsewhere*).
+    Symbols of glibc's libraries and of bionic's libc have versions: they are none that is asked for without,
+    if the file asks for any with one, or if another file is known to have it (*elsewhere*).
     """
     if closure.absent:
         return True
@@ -348,10 +341,7 @@ class Stubs:
         return libraries if libraries.is_dir() and _levels(libraries) else None
 
     def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:
-        """Read the symbols of the system's library *name*; None when they are not known here.
-
-        The nearest level not above *api_level* answers for it, else the lowest one.
-        """
+        """Read the symbols of the system's library *name* at *api_level* or the level nearest to it."""
         libraries = self.libraries(machine)
         if libraries is None:
             return None

@@ -1,7 +1,7 @@
 """Checks of one file for the system that is to load it: by itself, its libraries, and its symbols.
 
-bionic looks for symbols in the program, then in the library's own DT_NEEDED and theirs, and
-binds everything at once. glibc also looks in all that the program has loaded.
+bionic looks for symbols in the program, then in the library's own DT_NEEDED and theirs. glibc also looks in
+all that the program has loaded.
 """
 
 from __future__ import annotations
@@ -215,8 +215,7 @@ def _missing(names: list[str], binary: Binary, providers: Providers, system: str
 def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
     """Yield the faults of RUNPATHs that do not lead a started program to its libraries among the files.
 
-    Each library is looked for along the RUNPATH of the first file that needs it;
-    a library that is loaded on its own is the business of what loads it.
+    Each library is looked for along the RUNPATH of the first file that needs it.
     """
     if not binary.facts.program:
         return

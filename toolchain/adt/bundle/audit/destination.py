@@ -98,8 +98,7 @@ def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
 def obstacle(facts: ElfFacts, page: int, *, bionic: bool) -> str:
     """Return why the segments cannot be mapped with pages of *page* bytes; empty if they can.
 
-    The linker of *bionic* rounds RELRO's end up: data that shares its last page is read-only; glibc's rounds
-    down.
+    The linker of *bionic* rounds RELRO's end up: data in its last page is read-only; glibc's rounds down.
     """
     last_page = -1
     for load in facts.loads:
@@ -197,8 +196,7 @@ def version_level(version: str) -> int:
 def may_supply(library: str, symbol: str, *, versions_in_use: bool, machine: str) -> bool:
     """True if Android's public *library* can have *symbol*, asked for without a version, by its name alone.
 
-    With *versions_in_use* the file was linked with stubs whose symbols have versions, as each NDK that adt
-    takes has them; else libc may have any name.
+    With *versions_in_use* the file was linked with stubs whose symbols have versions.
     """
     pattern = PUBLIC[library].symbols
     if pattern != VERSIONED:

@@ -1,8 +1,7 @@
 """Records of other databases are added, each once, and published as one file; old ones are removed.
 
-A published file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`adt.tuning.records`). It is the same
-bytes for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's
-concern stays at home: serial numbers, which tuning it was, what failed programs printed.
+A published file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`adt.tuning.records`): the same bytes
+for the same records. Serial numbers, the tuning, and what failed programs printed are left out.
 """
 
 from __future__ import annotations
@@ -54,10 +53,7 @@ class MergeResult:
 
 
 def merge(sources: Sequence[Path], into: Path) -> MergeResult:
-    """See :func:`adt.verbs.db.db_merge`; an interruption leaves *into* as it was.
-
-    The same kernel of two models is one workload, whatever its variables are called.
-    """
+    """See :func:`adt.verbs.db.db_merge`; an interruption leaves *into* as it was."""
     contents = []
     for source in sources:
         if source.resolve() == into.resolve():
@@ -137,10 +133,7 @@ def prune(
     selection: Selection | None = None,
     dry_run: bool = False,
 ) -> PruneResult:
-    """See :func:`adt.verbs.db.db_prune`; it happens in one step.
-
-    The untuned schedule's times stay, and so does all of a candidate that must not run again.
-    """
+    """See :func:`adt.verbs.db.db_prune`; untuned schedules stay, and all of what must not run again."""
     selection = selection or Selection()
     if not drop and keep is None and not failures:
         raise ConfigError(
@@ -214,10 +207,7 @@ class FetchResult:
 def publish(
     directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
 ) -> PublishResult:
-    """Publish *directory*; see :func:`adt.verbs.db.db_publish`. *out* appears complete or not at all.
-
-    With *keep*, the untuned schedule stays, too, and the fact that a candidate must not run.
-    """
+    """Publish *directory*; see :func:`adt.verbs.db.db_publish`. *out* appears complete or not at all."""
     if not out.name.endswith(".tar.gz"):
         raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
     contents = load(directory)

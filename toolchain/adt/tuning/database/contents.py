@@ -74,7 +74,7 @@ class Contents:
         return any(damage.number == 0 for damage in self.damages)
 
     def refused(self) -> list[tuple[int, str]]:
-        """List the records that may not be applied and the workloads that may not be read, by number.
+        """List, by number, records that may not be applied and workloads that may not be read.
 
         A workload of another version of TVM is not looked at: nothing reads it.
         """

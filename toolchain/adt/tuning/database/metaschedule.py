@@ -1,8 +1,8 @@
-"""Records as MetaSchedule's own database of two JSON files has them, for and from other programs.
+"""Records in the two JSON files of MetaSchedule's own database, for and from other programs.
 
-``database_workload.json`` has a line for each workload, ``[hash, base64 of the module]``, and
-``database_tuning_record.json`` one for each record, ``[workload's line, [trace, seconds, target,
-arguments]]``. They say nothing of the device, and nothing of TVM but inside a module's text.
+``database_workload.json`` has lines ``[hash, base64 of the module]``, ``database_tuning_record.json`` lines
+``[workload's line, [trace, seconds, target, arguments]]``. They do not tell the device, nor TVM's version but
+inside a module's text.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ class ImportResult:
 def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> ExportResult:
     """See :func:`adt.verbs.db.db_export`; *out* appears complete or not at all.
 
-    A candidate that was measured several times is written once. What must not run again has no time there,
-    and neither have the untuned schedules, which have no place in these files.
+    Each candidate is written once; one that must not run again has no time, and untuned schedules no place.
     """
     leave_alone(out, lambda place: (place / WORKLOADS).is_file(), "a database of MetaSchedule")
     with open_database(directory) as database:

@@ -100,14 +100,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open one state of *path*, which need not be writable, nor the directory that it is in.
-
-    Raises:
-        DamagedFile: SQLite cannot read it.
-        PackageError: it is no tuning database, or a later adt wrote it.
-        Busy: another program has locked it.
-        DiskError: there is no access, or no room.
-    """
+    """Open one state of *path*, which need not be writable, nor the directory that it is in."""
     _refuse_rollback_journal(path)
     with ExitStack() as stack, sqlite_errors(path):
         connection = _snapshot(path, stack)
@@ -164,10 +157,7 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _salvage(path: Path, after: int) -> Iterator[Entry | Damage]:
-    """Read the rows of the damaged *path* after one of them, whatever leads to the pages that they are in.
-
-    In a copy of the file the table begins in each page with rows, one after the other.
-    """
+    """Read the rows after one of the damaged *path*: in a copy the table begins in each page in turn."""
     with scratch_directory("database") as scratch, disk_errors(f"reading {path}", path, written=False):
         copy = scratch / FILE
         _copy(path, copy)

@@ -1,7 +1,6 @@
 """The tuning database: a directory that keeps each result, whatever happens to the process that writes it.
 
-One process writes, any number read at the same time. The records are in a SQLite file; all of them are read
-when it is opened, so that a reader has one state of it and holds nothing up.
+One process writes, any number read at the same time: all records are read when it is opened.
 """
 
 from __future__ import annotations
@@ -220,10 +219,7 @@ class Database:
         return by_hash
 
     def add(self, records: Sequence[Record], workloads: Sequence[Workload] = ()) -> None:
-        """Keep *records*, and the *workloads* that they name and that are not here yet.
-
-        When this returns they are on the disk; when it raises none of the records is kept.
-        """
+        """Keep *records*, and their new *workloads*: on the disk when this returns, or nothing of them."""
         with self._lock:
             new = {each.id: each for each in workloads if each.id not in self.workloads}
             if unknown := {record.workload for record in records} - self.workloads.keys() - new.keys():
@@ -293,8 +289,7 @@ _guard = threading.Lock()
 def write_lock(directory: Path) -> Iterator[None]:
     """Hold the write lock of the database in *directory*; Busy if another process or thread has it.
 
-    SQLite's own lock is for one transaction. This one is the kernel's record lock: it goes with the process
-    that took it, however that ends, and its forked children do not inherit it, as they would an flock.
+    It is the kernel's record lock: it goes with its process, and forked children do not inherit it.
     """
     place = directory.resolve()
     with _guard:

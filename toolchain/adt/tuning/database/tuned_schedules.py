@@ -34,10 +34,7 @@ def tuning_for_target(
 ) -> Tuning | None:
     """Find the fastest schedules on record for *target*, of one device; None, with a warning, without any.
 
-    Args:
-        tvm: its version, see :func:`adt.compiler.passes.records.key.tvm_key`.
-        tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
-        like: the device that is compiled for; without it, whichever the database has.
+    *tuned_on* names a part of device and driver, *like* the device that is compiled for; else any is taken.
     """
     key = target_key(target)
     names = {"cpu": (like.soc, ""), "opencl": (like.gpu, like.opencl_driver)} if like is not None else {}
@@ -114,10 +111,7 @@ def _device_context(
 
 
 def _collect(database: Database, context: Context) -> Tuning:
-    """Collect the records of *context*; with textures, those of the same device without them, too.
-
-    A kernel that stays in buffers is the one of a package without textures.
-    """
+    """Collect the records of *context*, and of the same device without textures, for kernels in buffers."""
     contexts = [context]
     twin = without_textures(context.target)
     if twin is not None and (other := dataclasses.replace(context, target=twin)) in database.contexts():

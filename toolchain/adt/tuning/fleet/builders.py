@@ -1,7 +1,4 @@
-"""Compile candidates, several at once: in processes of this machine, or on a Dask cluster.
-
-Such a process runs this module, too: :func:`build` is plain, :class:`BuildProcess` may crash or hang.
-"""
+"""Builders: processes of this machine or of a Dask cluster, which run this module and compile candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from adt.compiler.cuda_code import find_compiler
 from adt.errors import AdtError, ConfigError, DiskError, MismatchError, ToolNotFound, last_line
 from adt.host.child import Child, ChildDied, ChildHung, Speech, serve
 from adt.host.disk import scratch_directory
-from adt.host.extras import install_command
+from adt.host.extras import install_command, require_tvm
 from adt.rpc.wire import parse_address
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.records import Failure
@@ -41,8 +38,7 @@ MAX_BUILDS = 500
 def build(job: BuildJob) -> BuildOutcome:
     """Compile and link the candidate of *job* as `adt compile` does a model's kernels.
 
-    What TVM, adt's checks of images, or the linker refuse is the candidate's failure, no exception; that a
-    disk is full is not its fault.
+    All that is raised is the candidate's failure; that a disk is full is not.
     """
     began = time.perf_counter()
     library, failure, disk = b"", None, None
@@ -142,6 +138,8 @@ class LocalBuilders:
     """Processes that compile candidates here; one that crashes or hangs is replaced, its candidate failed."""
 
     def __init__(self, workers: int, *, timeout: float = TIMEOUT) -> None:
+        self.workers = workers
+        """Number of builds that can run at once."""
         self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[BuildOutcome], None]] | None]
         self._queue = queue.SimpleQueue()
         self._closed = threading.Event()
@@ -152,11 +150,6 @@ class LocalBuilders:
         ]
         for thread in self._threads:
             thread.start()
-
-    @property
-    def workers(self) -> int:
-        """Number of builds that can run at once."""
-        return len(self._threads)
 
     def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
@@ -182,11 +175,7 @@ class LocalBuilders:
 
 
 def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
-    """Make builders, *timeout* seconds a candidate: a number of processes (empty: of CPUs), or a Dask
-    cluster's.
-
-    Its scheduler is ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``).
-    """
+    """Make builders: a number of processes (empty: of CPUs), or those of the Dask scheduler at an address."""
     if "://" in builders:
         return DaskBuilders(builders, toolchain, timeout=timeout)
     if builders and not re.fullmatch("[1-9][0-9]{0,5}", builders):
@@ -206,11 +195,7 @@ THREAD = threading.local()
 
 
 class DaskBuilders:
-    """Builders on the workers of the user's Dask cluster: as many at once as those have threads, now.
-
-    Each thread compiles in a :class:`BuildProcess` of its own, so that a candidate that crashes or hangs the
-    compiler takes no worker along.
-    """
+    """Builders on the workers of the user's Dask cluster: as many at once as those have threads, now."""
 
     def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
         """Connect to the scheduler *address*; a candidate may take *timeout* seconds."""
@@ -300,8 +285,6 @@ def _facts(toolchain: Toolchain) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from adt.host.extras import require_tvm
-
     python = ".".join(platform.python_version_tuple()[:2])
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
 

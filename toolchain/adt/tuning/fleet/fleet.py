@@ -29,8 +29,6 @@ from adt.tuning.fleet.measure_child import (
     SPEECH,
     Answer,
     Broken,
-    Compute,
-    Computed,
     Connect,
     Connected,
     Disconnect,
@@ -96,8 +94,7 @@ class Fleet:
     def __init__(self, source: Source, computes: str, *, kind: tuple[str, str] | None = None) -> None:
         """Measure on the devices of *source*, which compute on ``cpu``, ``opencl`` or ``cuda``.
 
-        *kind* is device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
-        first such device decides. None: the first device does.
+        *kind* is their device and driver, any if that is empty; None: the first device decides.
         """
         self.source, self.computes = source, computes
         self.roster = Roster()
@@ -113,10 +110,7 @@ class Fleet:
         self._watcher: threading.Thread | None = None
 
     def start(self, take: Take, done: Done) -> Self:
-        """Measure the jobs of *take* from now on; every one comes back through *done*, once. Call it once.
-
-        Many threads call both; *take* may wait up to half a second for a job.
-        """
+        """Measure the jobs of *take* from now on; each comes back through *done*, once, from any thread."""
         self._take, self._done = take, done
         self._watcher = threading.Thread(target=self._watch, name="fleet")
         self._watcher.start()
@@ -135,10 +129,7 @@ class Fleet:
         return self.roster.statuses()
 
     def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
-        """Take no more; running measurements may end within *grace* seconds. Then nothing of them is left.
-
-        With *leaving*, the watchdog of its server cleans up a device that does not answer.
-        """
+        """Take no more; measurements may end within *grace* seconds. *leaving*: wait for no device."""
         self.ending.set()
         with self._lock:
             workers, watcher = list(self._workers.values()), self._watcher
@@ -189,10 +180,7 @@ class Fleet:
         return self._take_job()
 
     def has_work(self) -> bool:
-        """True if a server is to be leased; waits a short while for something to measure, which is kept.
-
-        Servers that are for us alone are made ready before there is something.
-        """
+        """True if a server is to be leased: one that is for us alone, or one for a job, which is kept."""
         if self.source.dedicated or self._suspects.waiting or self._held or not self._answered.is_set():
             return True
         job = self._take_job()
@@ -378,25 +366,19 @@ class Worker(threading.Thread):
         """Measure *job*, and report the outcome."""
         self.measuring = True
         began, session_end = time.monotonic(), _SessionEnd.RESTART
-        seconds: tuple[float, ...] = ()
-        outputs: tuple[bytes, ...] = ()
+        timed = Timed(())
         failure, lost, celsius = None, True, None
         try:
             celsius = self._roster.celsius(lease.name, lease.celsius)
             self._roster.set_state(lease.name, "measuring")
             answer = self._time(job)
-            if job.outputs and isinstance(answer, Timed):
-                compute = Compute(_file_name(job), job.library, job.arguments, job.outputs)
-                computed = self._ask(compute, job.timing.timeout + _sending_seconds(job))
-                outputs = computed.outputs if isinstance(computed, Computed) else ()
-                answer = answer if outputs else computed
-            seconds = answer.seconds if isinstance(answer, Timed) else ()
+            timed = answer if isinstance(answer, Timed) else timed
             failure, lost, session_end = self._judge(lease, answer)
         finally:  # also after a fault of ours: the engine waits for the job
             took = time.monotonic() - began
             self._update_roster(lease.name, failure, lost, took)
             on = MeasuredOn(lease.name, lease.label, celsius, lease.emulated)
-            outcome = MeasureOutcome(job.id, seconds, failure, lost, on, *identity, took, outputs)
+            outcome = MeasureOutcome(job.id, timed.seconds, failure, lost, on, *identity, took, timed.outputs)
             self._fleet.finish(job, outcome)
             self.measuring = False
         return session_end
@@ -412,14 +394,16 @@ class Worker(threading.Thread):
             self._roster.set_state(name, "idle")
 
     def _time(self, job: MeasureJob) -> Answer | str:
-        """Ask the process for the times of *job*; return the reason as a text where it gave none."""
+        """Ask the process for times and outputs of *job*; return the reason as a text where it gave none."""
         ready = self._ask(Prepare(job.arguments), _sending_seconds(job))
         if isinstance(ready, str):
             return Broken(f"its arguments could not be sent: {ready}")
         if isinstance(ready, Refused | Broken):
             return ready
-        request = Measure(_file_name(job), job.library, job.arguments, job.timing)
-        return self._ask(request, job.timing.timeout + SLACK_SECONDS)
+        name = f"adt-tune-{job.id}-{secrets.token_hex(4)}.so"
+        request = Measure(name, job.library, job.arguments, job.timing, job.outputs)
+        computing = job.timing.timeout + _sending_seconds(job) if job.outputs else 0.0
+        return self._ask(request, job.timing.timeout + SLACK_SECONDS + computing)
 
     def _judge(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _SessionEnd]:
         """Return the failure, whether the device was lost, and what becomes of the session."""
@@ -452,12 +436,6 @@ def _sending_seconds(job: MeasureJob) -> float:
 
 def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
     """Return the seconds that *job* may take (*once*: without its last call), in steps for few sessions."""
-    seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
-        2 if job.outputs and not once else 1
-    )
+    calls = 2 if job.outputs and not once else 1
+    seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * calls
     return 10.0 * math.ceil(seconds / 10.0)
-
-
-def _file_name(job: MeasureJob) -> str:
-    """Return the name of the job's library on the server: one that was never there before."""
-    return f"adt-tune-{job.id}-{secrets.token_hex(4)}.so"

@@ -47,24 +47,18 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Measure:
-    """Time a library's function ``main``. Answer: :class:`Timed`, :class:`Refused` or :class:`Broken`."""
+    """Time a library's function ``main``, and call it once where its *outputs* are asked for.
+
+    Answer: :class:`Timed`, :class:`Refused` or :class:`Broken`.
+    """
 
     name: str
     """File name on the server; no other may have had it, for dlopen knows a library by its name."""
     library: bytes
     arguments: tuple[Argument, ...]
     timing: Timing
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Call a library's ``main`` once. Answer: :class:`Computed`, :class:`Refused` or :class:`Broken`."""
-
-    name: str
-    library: bytes
-    arguments: tuple[Argument, ...]
     outputs: int
-    """Number of the last arguments that are outputs."""
+    """Number of the last arguments whose contents are asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +77,12 @@ class Done:
 
 @dataclass(frozen=True)
 class Timed:
-    """Duration of one call in seconds, for each repeat."""
+    """The library ran."""
 
     seconds: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Computed:
-    """Contents of the outputs as they lie in memory, computed from the same inputs everywhere."""
-
-    outputs: tuple[bytes, ...]
+    """Duration of one call in each repeat."""
+    outputs: tuple[bytes, ...] = ()
+    """Contents as they lie in memory, computed from the same inputs everywhere."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +99,8 @@ class Broken:
     message: str
 
 
-Request = Connect | Disconnect | Prepare | Measure | Compute
-Answer = Connected | Done | Timed | Computed | Refused | Broken
+Request = Connect | Disconnect | Prepare | Measure
+Answer = Connected | Done | Timed | Refused | Broken
 SPEECH = Speech(Request, Answer)
 
 
@@ -154,15 +144,14 @@ class Session:
                 self._tensors[slot] = upload(argument, self._device, sample_data(argument, len(tensors)))
             self._tensors.move_to_end(slot)
             tensors.append(self._tensors[slot])
-        while (
-            len(self._tensors) > len(tensors)
-            and sum(argument.size for argument, _ in self._tensors) > CACHED_BYTES
-        ):
-            self._tensors.popitem(last=False)
+        kept = sum(argument.size for argument, _ in self._tensors)
+        while len(self._tensors) > len(tensors) and kept > CACHED_BYTES:
+            (argument, _), _ = self._tensors.popitem(last=False)
+            kept -= argument.size
         return tensors
 
-    def measure(self, request: Measure) -> tuple[float, ...]:
-        """Measure the seconds of one call, for each repeat."""
+    def measure(self, request: Measure) -> Timed:
+        """Measure the seconds of one call, for each repeat, and compute the outputs that are asked for."""
         tensors = self.prepare(request.arguments)
         timing = request.timing
         with self._loaded(request.name, request.library) as module:
@@ -176,22 +165,20 @@ class Session:
             )
             seconds = tuple(map(float, evaluator(*tensors).results))
             self._device.sync()
-        if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
-            raise ValueError(f"the server gave no times: {seconds}")
-        return seconds
+            if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
+                raise ValueError(f"the server gave no times: {seconds}")
+            return Timed(seconds, self._compute(module, request) if request.outputs else ())
 
-    def compute(self, request: Compute) -> tuple[bytes, ...]:
+    def _compute(self, module: Any, request: Measure) -> tuple[bytes, ...]:
         """Compute the outputs of one call with tensors that nothing has used before."""
         split = len(request.arguments) - request.outputs
-        inputs, outputs = request.arguments[:split], request.arguments[split:]
-        tensors = [
-            upload(argument, self._device, sample_data(argument, seed))
-            for seed, argument in enumerate(inputs)
-        ]
-        tensors += [upload(argument, self._device, unwritten_data(argument)) for argument in outputs]
-        with self._loaded(request.name, request.library) as module:
-            module["main"](*tensors)
-            self._device.sync()
+        outputs = request.arguments[split:]
+        data = [sample_data(argument, seed) for seed, argument in enumerate(request.arguments[:split])]
+        data += map(unwritten_data, outputs)
+        uploads = zip(request.arguments, data, strict=True)
+        tensors = [upload(argument, self._device, each) for argument, each in uploads]
+        module["main"](*tensors)
+        self._device.sync()
         return tuple(map(download, outputs, tensors[split:]))
 
     @contextlib.contextmanager
@@ -251,9 +238,7 @@ class Handler:
         if isinstance(request, Prepare):
             self._session.prepare(request.arguments)
             return Done()
-        if isinstance(request, Compute):
-            return Computed(self._session.compute(request))
-        return Timed(self._session.measure(request))
+        return self._session.measure(request)
 
     def _close(self) -> None:
         if self._session is not None:

@@ -110,10 +110,7 @@ class Roster:
             self._success = self._clock()
 
     def fail(self, name: str, reason: str, *, took: float = 0.0, candidate: bool = False) -> float:
-        """Record that it hung, its server crashed, or it was out of reach; *candidate*: while measuring one.
-
-        Returns the seconds until it may be tried again.
-        """
+        """Record a failure, of a *candidate* or not; return the seconds until the device is used again."""
         with self._lock:
             device, now = self._of(name), self._clock()
             device.failed += candidate
@@ -186,9 +183,7 @@ class _Suspect:
 class Suspects:
     """Candidates that hung, crashed a server, or took a device away; for any thread.
 
-    A candidate that hung or crashed a device is tried once more, on another device; if that fails, too, or
-    there is no other, the candidate is to blame. One with which a device vanished is put back by
-    the fleet; when a second device fails with it, it is to blame as well.
+    They are to blame once a second device fails with them, or if there is no other device.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -204,10 +199,7 @@ class Suspects:
     def judge(
         self, job: MeasureJob, outcome: MeasureOutcome, others: Set[str]
     ) -> tuple[MeasureOutcome | None, tuple[str, ...]]:
-        """Return the reported outcome and the devices that it clears; None: *job* waits for another device.
-
-        *others* are the devices besides that of *outcome* that measure, or soon will.
-        """
+        """Return the outcome to report, if *others* need not try it too, and the devices that it clears."""
         name = outcome.on.name
         with self._lock:
             earlier = self._failed_with.get(job.id, name)

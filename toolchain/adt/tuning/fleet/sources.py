@@ -1,8 +1,4 @@
-"""Sources of devices to measure on, and the lease of a device that a worker gets.
-
-A worker gets a *lease*: a server that answers, for as long as it is wanted or for some seconds. A
-server that a tracker gave out goes back after a while, for others wait for it, too.
-"""
+"""Sources of devices to measure on, and the lease of a server of one that a worker gets."""
 
 from __future__ import annotations
 
@@ -114,22 +110,14 @@ class TrackerSource:
 
     def presence(self) -> Presence:
         """Return the servers with the key that are there now, also in use; asked every second."""
-        servers = [each for each in wire.summary(self.address).servers if each.key == self.key]
         serials = _serials()
-        sightings = {}
-        for each in servers:
-            address = _local(each.address)
-            name = serials.get(address, address)
-            sightings[name] = Sighting(name, "", there=True)
-        slots = tuple(f"{self.key} {number}" for number in range(1, len(sightings) + 1))
-        return Presence(slots, tuple(sightings.values()))
+        names = dict.fromkeys(serials.get(address, address) for address in self._addresses())
+        slots = tuple(f"{self.key} {number}" for number, _ in enumerate(names, 1))
+        return Presence(slots, tuple(Sighting(name, "", there=True) for name in names))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
-        """Lend a server to the worker of *slot* for as long as the block runs; what it started ends then.
-
-        It computes on ``cpu``, ``opencl`` or ``cuda``. NotNow: others use it.
-        """
+        """Lend a server for *computes* (``cpu``, ``opencl``, ``cuda``) to a worker; NotNow: others use it."""
         grant = wire.request(self.address, self.key, seconds=GRANT_SECONDS)
         if grant is None:
             raise NotNow(f"every server with the key {self.key} is in use")
@@ -152,19 +140,22 @@ class TrackerSource:
 
     def _phone(self, serial: str, computes: str) -> Phone | None:
         """Return what adb tells of a device whose server adt started; None while it does not answer."""
-        with self._lock:
+        with self._lock, contextlib.suppress(AdtError):
             if serial not in self._phones:
-                with contextlib.suppress(AdtError):
-                    self._phones[serial] = phone(Device(serial), computes)
-            return self._phones.get(serial)
+                self._phones[serial] = phone(Device(serial), computes)
+            return self._phones[serial]
+        return None
+
+    def _addresses(self) -> list[str]:
+        """List the addresses of the servers with the key that are there now, also in use."""
+        servers = wire.summary(self.address).servers
+        return [_local(each.address) for each in servers if each.key == self.key]
 
     def _registered(self, address: str) -> bool:
         time.sleep(SETTLE_SECONDS)
-        try:
-            servers = wire.summary(self.address).servers
-        except AdtError:
-            return False
-        return any(each.key == self.key and _local(each.address) == address for each in servers)
+        with contextlib.suppress(AdtError):
+            return address in self._addresses()
+        return False
 
 
 @dataclass(frozen=True)
@@ -179,8 +170,7 @@ class Phone:
 def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> Phone:
     """Ask *device* over adb for its facts, as ``adt compile --like`` sees them.
 
-    It *computes* on ``cpu``, ``opencl`` or ``cuda``. *bundle* brings the program that asks for OpenCL;
-    without one, what was asked before counts.
+    *bundle* brings the program that asks for OpenCL; without one, what was asked before counts.
     """
     probed = probe(device, bundle if computes == "opencl" else None)  # brings the facts, too
     facts = package_like(probed, "")
@@ -213,8 +203,7 @@ class LocalSource:
         self.exclusive = exclusive
 
     def presence(self) -> Presence:
-        sighting = Sighting(THIS_MACHINE, this_processor(), there=True)
-        return Presence((THIS_MACHINE,), (sighting,))
+        return Presence((THIS_MACHINE,), (Sighting(THIS_MACHINE, this_processor(), there=True),))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
@@ -282,10 +271,8 @@ class SerialSource:
             ready = self._ready.get(slot) or self._prepare(slot, computes)
             before = state.read_server(state.server_home(slot))
             others = before is not None and before.process.alive
-            deployment = ready.deployment
-            with device_server(
-                ready.device, deployment, bundle=deployment.directory, ports=self.ports
-            ) as way:
+            directory = ready.deployment.directory
+            with device_server(ready.device, ready.deployment, bundle=directory, ports=self.ports) as way:
                 host, port, match_key = _reached(way)
                 yield Lease(
                     name=slot,
@@ -307,9 +294,8 @@ class SerialSource:
     def _prepare(self, serial: str, computes: str) -> _Ready:
         device = selection.select(serial)
         facts = phone(device, computes, self.bundle)
-        ready = _Ready(device, facts, store.deploy(device, self.bundle, None).deployment)
-        self._ready[serial] = ready
-        return ready
+        self._ready[serial] = _Ready(device, facts, store.deploy(device, self.bundle, None).deployment)
+        return self._ready[serial]
 
 
 @dataclass(frozen=True)
@@ -337,13 +323,10 @@ def _reached(way: Endpoint) -> tuple[str, int, str]:
 
 def _alive(device: Device) -> bool:
     time.sleep(SETTLE_SECONDS)
-    try:
-        states = {each.serial: each.state for each in selection.listing()}
-        if states.get(device.serial) != READY:
-            return False
-        return device.shell(["true"], timeout=5.0, check=False).exit_code == 0
-    except AdtError:
-        return False
+    with contextlib.suppress(AdtError):
+        if any((each.serial, each.state) == (device.serial, READY) for each in selection.listing()):
+            return device.shell(["true"], timeout=5.0, check=False).exit_code == 0
+    return False
 
 
 SURVEY_SECONDS = 10.0
@@ -351,10 +334,9 @@ SURVEY_SECONDS = 10.0
 
 def celsius(device: Device) -> float | None:
     """Read the hottest thermal zone of *device* now; None where it tells none, or does not answer."""
-    try:
+    with contextlib.suppress(AdtError):
         return _hottest(device.survey("thermal", timeout=SURVEY_SECONDS, check=False))
-    except AdtError:
-        return None
+    return None
 
 
 def _hottest(survey: Survey) -> float | None:

@@ -1,15 +1,9 @@
 """The schedules that a search may choose from: those of adt's rules, else those of TVM's.
 
-Kernels that a rule of adt schedules, and leaves something open of, get that rule's schedules: with other
-decisions, and finished as without tuning. The first one is what compiling takes without records. Upstream's
-rules know no images: they store lanes one by one.
-
-Other kernels for CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products).
-For GPUs there are rules of their own. TVM takes its CUDA rules for all of them, which assume
-what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
-memory shared by a work-group that is faster than the cache. Here work-groups stay
-within the device's limits, and tiles are kept in local memory only where that is a
-memory of its own: on Mali GPUs it is not, and copying into it costs time.
+Kernels that a rule of adt schedules, and leaves something open of, get that rule's schedules; the first
+is the one without records. Others for CPUs get TVM's rules for them. For GPUs there are rules of their
+own: TVM takes its CUDA rules, which assume work-groups of up to 1024, 16-byte loads of three elements, and
+shared memory that is faster than the cache. On Mali GPUs it is none of its own: copying into it costs time.
 """
 
 from __future__ import annotations
@@ -70,12 +64,9 @@ class RuleSpace:
 
 
 def rule_space(function: Any, target: Any) -> RuleSpace | None:
-    """Build the space of the unscheduled PrimFunc *function* for TVM's *target*.
+    """Build the space of the unscheduled PrimFunc *function* for TVM's *target*; None: it is tuned as by TVM.
 
-    None: no rule leaves anything open, and the kernel is tuned as TVM does.
-
-    Raises:
-        NoSpace: TVM's rules do not know what the kernel uses, and adt's do not take it.
+    NoSpace if it is for adt's rules alone, and none takes it.
     """
     if str(target.kind.name) == "llvm":
         half = any(str(buffer.dtype) == HALF for buffer in function.buffer_map.values())
@@ -100,10 +91,7 @@ def rule_space(function: Any, target: Any) -> RuleSpace | None:
 
 
 def uses_texels(function: Any, target: Any) -> bool:
-    """Return True if only adt's rules schedule the TIR *function* for TVM's *target*, a GPU.
-
-    An argument is an image, or it is a convolution on blocked tensors, or, without textures, it writes one.
-    """
+    """Return True if only adt's rules schedule the TIR *function* for TVM's *target*, a GPU."""
     if "texture" not in target.keys and moves_texels(function):
         return True
     return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
@@ -129,8 +117,7 @@ into memory."""
 def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> tuple[list[Any], Any]:
     """Return the Schedules of ``{"main": PrimFunc}`` for TVM's *target* with open decisions; TVM's generator.
 
-    Its postprocessors finish and check a schedule, its mutators vary one. The *seed* is 1 … 2³¹ - 1. NoSpace
-    where there is nothing to choose.
+    The *seed* is 1 … 2³¹ - 1. NoSpace where there is nothing to choose.
     """
     load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
@@ -226,9 +213,9 @@ def _gpu(target: Any, local: bool) -> Any:
 
 
 def _register_schedule_rules(module: Any, target: Any) -> None:
-    """Let blocks be scheduled by the general rules that ask for one of their own which TVM does not have.
+    """Let the general rules schedule blocks that ask for a rule which TVM does not have, as poolings do.
 
-    Poolings do. TVM does the same, but says so on stderr each time.
+    TVM does the same, but says so on stderr each time.
     """
 
     def ordinary(schedule: Any, block: Any) -> list[Any]:

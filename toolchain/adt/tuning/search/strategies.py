@@ -1,14 +1,9 @@
 """Sources of candidates (TVM's search strategies, and lists of traces), and models that predict their times.
 
-TVM's own scheduler of tasks asks a strategy for a batch and waits for its results. Here
-a batch is requested at any time: TVM's strategies keep nothing of a batch
-until its results come; what they learn they read from the database and the cost model.
-
-One model, gradient boosted trees, serves all kernels of a tuning: what it learned of one convolution helps
-with the next one. The trees are TVM's, with three things mended around them: what is said before they have
-learned enough depends on the seed only; kernels of which nothing ran yet teach nothing (TVM would rate their
-failures as the best there is); and where TVM cannot tell the features of a schedule, chance rates it and the
-search goes on.
+One model, gradient boosted trees, serves all kernels of a tuning. The trees are TVM's, with three things
+mended: what is said before they have learned enough depends on the seed only; kernels of which nothing ran
+yet teach nothing (TVM would rate their failures as the best there is); and where TVM cannot tell the features
+of a schedule, chance rates it and the search goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +13,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy
@@ -54,10 +50,9 @@ FEW = 64
 
 
 def evolutionary(batch: int) -> Any:
-    """Return TVM's evolutionary search, for *batch* candidates at a time.
+    """Return TVM's evolutionary search, with an effort that goes with the *batch*.
 
-    TVM's own numbers (512 schedules in 4 generations, whatever the batch) take 10 to 25 s for a
-    convolution on two cores; a rack of phones would wait. Here the effort goes with the batch.
+    TVM's own numbers (512 schedules in 4 generations) take 10 to 25 s for a convolution on two cores.
     """
     population = min(512, max(16, 2 * batch))
     return ms.search_strategy.EvolutionarySearch(
@@ -71,9 +66,7 @@ def evolutionary(batch: int) -> Any:
 
 
 def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:
-    """List all traces that the open decisions of TVM's *schedules* give.
-
-    None: they are more than *most*, or not choices of a list.
+    """List all traces that TVM's *schedules* leave open; None: over *most*, or not choices of a list.
 
     Elementwise kernels have a few tens: to try them one by one is quicker than to search among them.
     """
@@ -98,8 +91,7 @@ def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:
 def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
     """Schedule the workload *module* by the decisions of TVM's *trace* for another device.
 
-    *postprocs* are TVM's, of the device's space, and finish the schedule. None if the trace does not apply,
-    or a postprocessor refuses it (the device has less local memory, say).
+    None if it does not apply, or one of TVM's *postprocs* refuses it (the device has less local memory, say).
     """
     schedule = s_tir.Schedule(module, error_render_level="none")
     try:
@@ -127,11 +119,9 @@ def recorded_schedule(module: Any, trace: str) -> Any | None:
 
 
 def by_promise(records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records of other devices, the most promising first: the fastest of each, then the second …
+    """Yield the records of other devices that ran: the fastest of each device, then the second …
 
-    Times of different devices are not compared. Failures and untuned schedules are left out, and so is
-    what killed or hung a device, or computed wrong numbers on one; of several records of one trace, the
-    first counts.
+    Times of different devices are not compared; what hung a device, or computed wrong numbers, is left out.
     """
     refused = {record.trace for record in records if record.failure and record.failure.quarantined}
     ran = [
@@ -148,10 +138,7 @@ def by_promise(records: Sequence[Record]) -> Iterator[Record]:
 
 
 def select_for_learning(records: Sequence[Record], most: int) -> list[Record]:
-    """Select at most *most* of the records: the fastest half, and of the others evenly, failures among them.
-
-    Of several records of one trace, the last counts.
-    """
+    """Select at most *most* records, the last of each trace: the fastest half, and evenly of the others."""
     tried = list({record.trace: record for record in records if record.trace != BASELINE}.values())
     tried.sort(key=lambda record: (record.time, record.trace))
     if len(tried) <= most:
@@ -167,31 +154,22 @@ WARM_UP = 64
 
 def cost_model(name: str, seed: int) -> RandomModel:
     """Make the model *name*; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
-    if name == "none" or (name == "auto" and not _is_installed()):
+    if name == "auto" and find_spec("xgboost") is None:
+        log.warning(
+            "XGBoost is not installed: the search is led by measured times alone, and finds less in as many "
+            "trials; this brings it: %s",
+            install_command(extra="tune"),
+        )
+        name = "none"
+    if name == "none":
         return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
     config = XGBConfig(seed=seed % (1 << 31), nthread=1)
     return TreeModel(ms.cost_model.XGBModel(config=config, num_warmup_samples=0), seed)
 
 
-def _is_installed() -> bool:
-    try:
-        import xgboost  # noqa: F401
-    except ImportError:
-        log.warning(
-            "XGBoost is not installed: the search is led by measured times alone, and finds less in as many "
-            "trials; this brings it: %s",
-            install_command(extra="tune"),
-        )
-        return False
-    return True
-
-
 class RandomModel:
-    """Rates schedules by chance and learns nothing: the cost model ``none``.
-
-    Candidates and results are TVM's, and one to one.
-    """
+    """Rates schedules by chance and learns nothing: the cost model ``none``."""
 
     def __init__(self, seed: int) -> None:
         self._random = numpy.random.default_rng(seed)

@@ -1,9 +1,7 @@
 """The searches for the fast schedules of one kernel: what to measure next, given what was measured.
 
-A :class:`TileSearch` is among the decisions of adt's rule for the kernel: it changes one of them at a time.
-Such spaces are small, and their rules order the ways of doing a thing by what they promise. So the search
-begins with what the rules decide, and goes on from the fastest so far: it tries the change that promises
-most. What a change brought for other kernels tells what it may bring here.
+A :class:`TileSearch` changes one decision of adt's rule at a time. It begins with what the rule decides, and
+tries the change that promises most, by the order of its ways and by what it brought for other kernels.
 """
 
 from __future__ import annotations
@@ -74,12 +72,9 @@ class Searches:
     def search(
         self, task: Task, *, known: Sequence[Record] = (), elsewhere: Sequence[Record] = ()
     ) -> TaskSearch | TileSearch:
-        """Start the search for *task*.
+        """Start the search for *task*, from the *known* records of its workload in this context.
 
-        Args:
-            known: the records of its workload in the context that is tuned for, of whatever model: they
-                are not proposed again, and the search starts from them.
-            elsewhere: those of other contexts with the same target: the best are measured here first.
+        Those of *elsewhere*, other contexts with the same target, are measured here first.
         """
         if space := rule_space(task.module["main"], tvm.target.Target(self._target)):
             return TileSearch(task, space, self._effects, self._options, known, elsewhere)
@@ -144,8 +139,7 @@ class TaskSearch:
     def _propose(self, count: int) -> Iterator[Sequence[Any]]:
         """Yield TVM's candidates, some at a time, maybe none; batches will have some *count* of them.
 
-        TVM's strategies count trials by what they are notified of, and only that: they are not.
-        What they learn comes from the database and the cost model.
+        TVM's strategies learn from the database and the cost model; they are notified of nothing.
         """
         if self._options.strategy == REPLAY:
             return
