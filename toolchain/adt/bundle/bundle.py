@@ -346,11 +346,6 @@ def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
 
 def superseded_bundles() -> tuple[TargetBundle, ...]:
     """Return the bundles that a newer one with the same options replaces."""
-    newest: set[tuple[str, str]] = set()
-    superseded = []
-    for bundle in cached_bundles():
-        key = bundle.manifest.platform, bundle.manifest.summary
-        if key in newest:
-            superseded.append(bundle)
-        newest.add(key)
-    return tuple(superseded)
+    bundles = cached_bundles()
+    newest = {(each.manifest.platform, each.manifest.summary): each for each in reversed(bundles)}
+    return tuple(each for each in bundles if each not in newest.values())

@@ -134,8 +134,8 @@ class TaskProgress:
         while self.batches and not self.batches[0].open:
             batch = self.batches.popleft()
             complete.append([batch.results[candidate.trace] for candidate in batch.candidates])
-            best = self.best
-            self.history.append(best.time if best is not None else math.inf)
+            best = self.best_seconds
+            self.history.append(math.inf if best is None else best)
         return complete
 
     def unconfirmed(self) -> list[str]:
@@ -242,10 +242,8 @@ class TaskProgress:
             self.end("done")
         elif self.failed == self.trials >= HOPELESS and self._last_failure is not None:
             failure = self._last_failure
-            self.end(
-                "exhausted",
-                f"all of {self.trials} candidates failed, the last one: {failure.kind}: {failure.message}",
-            )
+            last = f"{failure.kind}: {failure.message}"
+            self.end("exhausted", f"all of {self.trials} candidates failed, the last one: {last}")
         elif options.early_stopping and self.trials - self._last_gain >= options.early_stopping:
             self.end("stopped", f"no gain of more than 1 % in {self.trials - self._last_gain} candidates")
 

@@ -51,11 +51,9 @@ def tuning_for_target(
                 f" (it has: {'; '.join(map(describe, contexts))})" if contexts else "",
             )
             return None
-        context = (
-            _named_context(matches, tuned_on)
-            if tuned_on
-            else _device_context(matches, device, driver, directory)
-        )
+        if tuned_on:
+            return _collect(database, _named_context(matches, tuned_on))
+        context = _device_context(matches, device, driver, directory)
         return _collect(database, context) if context else None
 
 
@@ -149,39 +147,40 @@ LEAST = {"wave": 1, "work_group": 1, "items": 1, "sums": 1, "local_bytes": 0}
 
 def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
     """Store *gpu* as the fitted GPU row for *context*, replacing the previous one."""
-    rows = [row for row in _rows(directory) if not _is_of(row, context)]
-    key = {name: getattr(context, name) for name in KEY}
-    rows.append({**key, "gpu": dataclasses.asdict(gpu)})
-    write_text(directory / GPUS, json.dumps(rows, indent=1) + "\n")
+    rows = _rows(directory)
+    rows.pop(_key(context), None)
+    rows[_key(context)] = gpu
+    entries = [
+        dict(zip(KEY, key, strict=True)) | {"gpu": dataclasses.asdict(row)} for key, row in rows.items()
+    ]
+    write_text(directory / GPUS, json.dumps(entries, indent=1) + "\n")
 
 
 def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
     """Return the row fitted to the device of *context*; None: none, or (with a warning) a damaged file."""
-    return next((_gpu(row) for row in _rows(directory) if _is_of(row, context)), None)
+    return _rows(directory).get(_key(context))
 
 
-def _rows(directory: Path) -> list[Any]:
+def _rows(directory: Path) -> dict[tuple[str, ...], Gpu]:
     try:
-        rows = parse_json(read_contained(directory, GPUS))
-        if not isinstance(rows, list):
+        entries = parse_json(read_contained(directory, GPUS))
+        if not isinstance(entries, list):
             raise ValueError("it is no list")
-        for row in rows:
-            _gpu(row)
+        return {tuple(str(entry[name]) for name in KEY): _gpu(entry) for entry in entries}
     except FileNotFoundError:
-        return []
+        return {}
     except (OSError, ValueError, TypeError, KeyError) as error:
         log.warning("%s is not used: %s; `adt tune --fit` writes it anew", directory / GPUS, error)
-        return []
-    return rows
+        return {}
 
 
-def _gpu(row: Any) -> Gpu:
-    gpu = Gpu(**row["gpu"])
+def _gpu(entry: Any) -> Gpu:
+    gpu = Gpu(**entry["gpu"])
     for name, least in LEAST.items():
         if not isinstance(value := getattr(gpu, name), int) or value < least:
             raise ValueError(f"a row has {name} {value!r}, below {least} or no number")
     return gpu
 
 
-def _is_of(row: Any, context: Context) -> bool:
-    return all(row.get(name) == getattr(context, name) for name in KEY)
+def _key(context: Context) -> tuple[str, ...]:
+    return tuple(getattr(context, name) for name in KEY)

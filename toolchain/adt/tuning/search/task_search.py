@@ -6,6 +6,7 @@ tries the change that promises most, by the order of its ways and by what it bro
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import logging
@@ -32,7 +33,6 @@ from adt.tuning.search.strategies import (
     EVOLUTIONARY,
     FEW,
     REPLAY,
-    RandomModel,
     SearchOptions,
     as_tvm,
     by_promise,
@@ -63,11 +63,11 @@ class Searches:
 
     def __init__(self, target: dict[str, Any], options: SearchOptions) -> None:
         """Prepare searches for *target*, TVM's dictionary, for a CPU with its ``num-cores``."""
-        self._target = target
-        self._options = options
+        self.target = tvm.target.Target(target)
+        self.options = options
         name = options.cost_model if options.strategy == EVOLUTIONARY else "none"
-        self._model = cost_model(name, options.seed)
-        self._effects = Effects()
+        self.model = cost_model(name, options.seed)
+        self.effects = Effects()
 
     def search(
         self, task: Task, *, known: Sequence[Record] = (), elsewhere: Sequence[Record] = ()
@@ -76,31 +76,22 @@ class Searches:
 
         Those of *elsewhere*, other contexts with the same target, are measured here first.
         """
-        if space := rule_space(task.module["main"], tvm.target.Target(self._target)):
-            return TileSearch(task, space, self._effects, self._options, known, elsewhere)
-        return TaskSearch(task, self._target, self._options, self._model, known, elsewhere)
+        if space := rule_space(task.module["main"], self.target):
+            return TileSearch(self, task, space, known, elsewhere)
+        return TaskSearch(self, task, known, elsewhere)
 
 
 class TaskSearch:
     """The search for one kernel: batches go out, their results come back in the same order."""
 
     def __init__(
-        self,
-        task: Task,
-        target: dict[str, Any],
-        options: SearchOptions,
-        model: RandomModel,
-        known: Sequence[Record],
-        elsewhere: Sequence[Record],
+        self, searches: Searches, task: Task, known: Sequence[Record], elsewhere: Sequence[Record]
     ) -> None:
-        """Take the arguments of :meth:`Searches.search`."""
         self._name = task.name
         self._module = task.module
-        self._options = options
-        self._model = model
+        self._target, self._options, self._model = searches.target, searches.options, searches.model
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(task.module)
-        self._target = tvm.target.Target(target)
         self._schedules, self._generator = design_space(
             task.module, self._target, seed=self._seed("space"), logger=_DebugLogger()
         )
@@ -286,32 +277,28 @@ class TileSearch:
 
     def __init__(
         self,
+        searches: Searches,
         task: Task,
         space: RuleSpace,
-        effects: Effects,
-        options: SearchOptions,
         known: Sequence[Record],
         elsewhere: Sequence[Record],
     ) -> None:
-        """Take the arguments of :meth:`Searches.search`."""
         self._task = task
         self._space = space
-        self._effects = effects
-        self._strategy = options.strategy
+        self._effects, self._strategy = searches.effects, searches.options.strategy
         self._known = {record.trace: record for record in known}
         self._elsewhere = by_promise(elsewhere)
         self._seen: set[str] = set()
         self._tried: set[Places] = set()
         self._trials: list[Trial] = []
         self._outstanding: deque[list[Trial]] = deque()
-        digest = hashlib.sha256(f"{options.seed}:{task.name}".encode()).digest()
+        digest = hashlib.sha256(f"{searches.options.seed}:{task.name}".encode()).digest()
         self._random = random.Random(int.from_bytes(digest[:8], "big"))
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
         """Choose at most *count* new candidates; None: no more. Results of the last may still be out."""
-        batch: list[tuple[Candidate, Trial]] = []
         room = count if self._strategy == REPLAY else max(1, count // 2)
-        batch += [(candidate, Trial(())) for candidate in self._borrow(room)]
+        batch = [(candidate, Trial(())) for candidate in itertools.islice(self._borrow(), room)]
         fruitless = 0
         while len(batch) < count and fruitless < FRUITLESS and self._strategy != REPLAY:
             trial = self._next_trial()
@@ -342,8 +329,7 @@ class TileSearch:
         self._trials.append(trial)
         trace = point.candidate.trace
         if trace in self._known:
-            record = self._known[trace]
-            self._learn(trial, math.inf if record.failure else min(record.seconds))
+            self._learn(trial, self._known[trace].time)
         if trace in self._known or trace in self._seen:
             return None
         self._seen.add(trace)
@@ -387,18 +373,11 @@ class TileSearch:
                     change = (what, str(way))
                     yield Trial(key, {}, start, change), self._effects.expect(change, place) - now
 
-    def _borrow(self, room: int) -> Iterator[Candidate]:
-        """Yield candidates that were fast on other devices, at most *room* of them."""
-
-        for record in self._elsewhere if room else ():
-            if record.trace in self._known or record.trace in self._seen:
-                continue
-            try:
-                module = schedule_by_record(self._task.module, record.trace)
-            except TraceError:
-                continue
-            self._seen.add(record.trace)
-            yield Candidate(record.trace, str(ir.save_json(module)))
-            room -= 1
-            if not room:
-                return
+    def _borrow(self) -> Iterator[Candidate]:
+        """Yield candidates that were fast on other devices, and are not known."""
+        for record in self._elsewhere:
+            if record.trace not in self._known and record.trace not in self._seen:
+                with contextlib.suppress(TraceError):
+                    module = schedule_by_record(self._task.module, record.trace)
+                    self._seen.add(record.trace)
+                    yield Candidate(record.trace, str(ir.save_json(module)))
