@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -143,12 +143,11 @@ class Engine:
     def _next_events(self, timeout: float) -> list[Event]:
         """Collect all events that came; wait at most *timeout* seconds for the first one."""
         events: list[Event] = []
-        try:
-            events.append(self._events.get(timeout=timeout) if timeout else self._events.get_nowait())
+        with suppress(queue.Empty):
+            events.append(self._events.get(bool(timeout), timeout))
             while True:
                 events.append(self._events.get_nowait())
-        except queue.Empty:
-            return events
+        return events
 
     def _alone_seconds(self) -> float:
         """Return the seconds since there was a device."""

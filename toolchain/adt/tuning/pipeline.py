@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adt.compiler.passes.records.arguments import Argument
+from adt.compiler.passes.records.arguments import Argument, array_of
 from adt.numerics import REORDERED, gaps
 from adt.tuning.candidates import (
     BuildJob,
@@ -299,14 +299,8 @@ def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
     if len(reference) != len(data):
         return f"{len(data)} bytes instead of {len(reference)}"
     if dtype in REORDERED:
-        return _float_difference(_floats(dtype, data), _floats(dtype, reference), REORDERED[dtype])
+        return _float_difference(array_of(dtype, data), array_of(dtype, reference), REORDERED[dtype])
     return "" if reference == data else "they must be equal"
-
-
-def _floats(dtype: str, data: bytes) -> Any:
-    if dtype == "bfloat16":  # the upper half of float32
-        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return np.frombuffer(data, dtype)
 
 
 def _float_difference(got: Any, reference: Any, tolerance: float) -> str:

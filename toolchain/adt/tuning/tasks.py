@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Set
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import ir, relax
-from tvm.tirx import BufferStore, IntImm, stmt_functor
+from tvm.tirx import BufferStore, Call, While
 
 from adt.bundle.libraries import parse_libraries, titles
 from adt.compiler.assemble import offload, preparation
 from adt.compiler.compilation import Compilation
 from adt.compiler.cuda_code import cuda_code
 from adt.compiler.ir.flops import flops_of
+from adt.compiler.ir.nodes import operator_name, relax_nodes, tir_nodes
 from adt.compiler.passes.records.arguments import Argument, arguments
 from adt.compiler.passes.records.schedules import Recording, is_scheduled
+from adt.compiler.passes.records.trial import is_static
 from adt.compiler.passes.records.workload import marks, named_main, same, structural_hash, workload
 from adt.compiler.targets import ModelTarget
 from adt.tuning.candidates import Toolchain
@@ -81,100 +83,79 @@ def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
 
 def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
     """Extract the tasks of *lowered*, the module after its last Relax pass; *library* computes the rest."""
-    calls = _count_calls(lowered)
-    tunable: list[Task] = []
-    of_hash: dict[str, list[int]] = {}
+    functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
+    calls = _count_calls(functions)
     marked = {name: (function, mark) for name, function, mark in marks(lowered)}
-    untunable = list(_unmarked(lowered, calls.keys() - marked.keys(), library))
-    for name in (name for name in calls if name in marked):
+    tunable: list[Task] = []
+    untunable: list[UntunableKernel] = []
+    of_hash: defaultdict[str, list[int]] = defaultdict(list)
+    for name, count in calls.items():
+        if name not in marked:
+            if reason := _unmarked_reason(functions.get(name), name, library):
+                untunable.append(UntunableKernel(name, reason))
+            continue
         scheduled, mark = marked[name]
         plain = recording.functions[int(mark)]
         if reason := untunable_reason(plain):
             untunable.append(UntunableKernel(name, reason))
             continue
         module = workload(plain)
-        digest = structural_hash(module)
-        twin = next((at for at in of_hash.get(digest, ()) if same(tunable[at].module, module)), None)
-        if twin is not None:
+        twins = of_hash[structural_hash(module)]
+        twin = next((at for at in twins if same(tunable[at].module, module)), None)
+        if twin is None:
+            twins.append(len(tunable))
+            baseline = str(tvm.ir.save_json(tvm.IRModule({"main": named_main(scheduled)})))
+            facts = flops_of(plain), baseline, arguments(plain), count_outputs(module)
+            tunable.append(Task(name, module, count, *facts, (name,)))
+        else:
             task = tunable[twin]
-            weight = task.weight + calls[name]
-            tunable[twin] = replace(task, weight=weight, kernels=(*task.kernels, name))
-            continue
-        of_hash.setdefault(digest, []).append(len(tunable))
-        baseline = str(tvm.ir.save_json(tvm.IRModule({"main": named_main(scheduled)})))
-        facts = flops_of(plain), baseline, arguments(plain), count_outputs(module)
-        tunable.append(Task(name, module, calls[name], *facts, (name,)))
+            tunable[twin] = replace(task, weight=task.weight + count, kernels=(*task.kernels, name))
     return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda kernel: kernel.name)))
 
 
-def _count_calls(lowered: Any) -> Counter[str]:
-    """Count the calls of each function in the Relax functions of *lowered*, in order of first calls."""
+def _count_calls(functions: Mapping[str, Any]) -> Counter[str]:
+    """Count the calls of each function in the Relax functions among *functions*, in order of first calls."""
     calls: Counter[str] = Counter()
-
-    def visit(node: Any) -> None:
-        if not isinstance(node, relax.Call):
-            return
-        callee = node.op
-        if isinstance(callee, ir.Op) and callee.name == "relax.call_tir_dyn":
-            callee = node.args[0]
-        if isinstance(callee, ir.GlobalVar | relax.ExternFunc):
-            calls[str(callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol)] += 1
-
-    functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
-    for _, function in sorted(functions.items(), key=lambda item: (item[0] != "main", item[0])):
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, visit)
+    for name in sorted(functions, key=lambda name: (name != "main", name)):
+        if isinstance(functions[name], relax.Function):
+            for call in relax_nodes(functions[name], relax.Call):
+                callee = call.args[0] if operator_name(call) == "relax.call_tir_dyn" else call.op
+                if isinstance(callee, ir.GlobalVar):
+                    calls[str(callee.name_hint)] += 1
+                elif isinstance(callee, relax.ExternFunc):
+                    calls[str(callee.global_symbol)] += 1
     return calls
 
 
-def _unmarked(lowered: Any, names: Set[str], library: str) -> Iterator[UntunableKernel]:
-    """Yield what of *names* is no Relax function, and why: TVM scheduled it, or *library* computes it."""
-    functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
-    for name in names:
-        function = functions.get(name)
-        if isinstance(function, tvm.tirx.PrimFunc):
-            yield UntunableKernel(name, SCHEDULED)
-        elif not isinstance(function, relax.Function) and not name.startswith(RUNTIME):
-            yield UntunableKernel(name, f"{library} computes it")
+def _unmarked_reason(function: Any, name: str, library: str) -> str:
+    """Return why a *function* without a mark is not tuned; empty: it computes nothing."""
+    if isinstance(function, tvm.tirx.PrimFunc):
+        return SCHEDULED
+    computes = not isinstance(function, relax.Function) and not name.startswith(RUNTIME)
+    return f"{library} computes it" if computes else ""
 
 
 def untunable_reason(function: Any) -> str:
     """Return the reason why the PrimFunc *function* cannot be tuned; empty: none is known."""
     if is_scheduled(function):
         return SCHEDULED
-    buffers = [function.buffer_map.get(parameter) for parameter in function.params]
-    if not all(b is not None and all(isinstance(extent, IntImm) for extent in b.shape) for b in buffers):
+    if not is_static(function):
         return "its shapes are known at run time only"
-    reasons: list[str] = []
-
-    def visit(node: Any) -> None:
-        kind = type(node).__name__
-        if kind == "Call" and getattr(node.op, "name", "").removeprefix("tirx.") in CALLS:
-            reasons.append("it calls a function outside of it")
-        elif kind == "While":
-            reasons.append("it loops until a condition holds")
-
-    stmt_functor.post_order_visit(function.body, visit)
-    return reasons[0] if reasons else ""
+    for node in tir_nodes(function.body, Call | While):
+        if isinstance(node, While):
+            return "it loops until a condition holds"
+        if getattr(node.op, "name", "").removeprefix("tirx.") in CALLS:
+            return "it calls a function outside of it"
+    return ""
 
 
 def count_outputs(module: Any) -> int:
     """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
     function = module["main"]
-    stored: set[Any] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, BufferStore):
-            stored.add(node.buffer)
-
-    stmt_functor.post_order_visit(function.body, visit)
-    count = 0
-    for parameter in reversed(list(function.params)):
-        buffer = function.buffer_map.get(parameter)
-        if buffer is None or not any(buffer.same_as(other) for other in stored):
-            break
-        count += 1
-    return count
+    stored = [store.buffer for store in tir_nodes(function.body, BufferStore)]
+    buffers = [function.buffer_map.get(parameter) for parameter in reversed(list(function.params))]
+    written = [buffer is not None and any(map(buffer.same_as, stored)) for buffer in buffers]
+    return [*written, False].index(False)
 
 
 SCHEDULED = "its schedule is given (sorting, scanning, recurrent steps)"

@@ -88,7 +88,7 @@ def _in_apk(binary: Binary) -> Iterator[Finding]:
         yield Finding(WARNING, "apk-alignment", what, remedy)
 
 
-def _deploy(loaded: list[tuple[str, tuple[Binary, ...]]], providers: Providers) -> Iterator[Deploy]:
+def _deploy(loaded: list[tuple[str, list[Binary]]], providers: Providers) -> Iterator[Deploy]:
     """Yield the files that must be sent beside the others, each once for each machine."""
     askers: dict[tuple[str, str], tuple[str, list[str]]] = {}
     for system, files in loaded:
@@ -191,17 +191,12 @@ def audit_paths(
     else:
         chosen = platform_named(name)
         audited = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
-    files = [file for path in paths for file in collect(path, prefix=_prefix(path) if paths[1:] else "")]
+    names = [path.name + ("/" if path.is_dir() else "!") if paths[1:] else "" for path in paths]
     return audit(
-        files,
+        [file for path, prefix in zip(paths, names, strict=True) for file in collect(path, prefix=prefix)],
         dataclasses.replace(audited, default_api_level=settings.api_level),
         with_bundle=collect(bundle, kind="bundle") if bundle else (),
     )
-
-
-def _prefix(path: Path) -> str:
-    """Return the prefix that tells the files below *path* from those of the other paths."""
-    return f"{path.name}/" if path.is_dir() else f"{path.name}!"
 
 
 def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:

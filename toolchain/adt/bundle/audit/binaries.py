@@ -10,9 +10,8 @@ import posixpath
 import stat
 import struct
 import zipfile
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.bundle.audit.destination import (
@@ -174,12 +173,13 @@ def _in_archive(archive: Path, kind: str, prefix: str) -> Iterator[Binary | Unre
 class Closure:
     """A file and all that its DT_NEEDED brings, directly and through others."""
 
-    files: tuple[Binary, ...]
-    stubs: tuple[tuple[str, ElfFacts], ...]
+    files: list[Binary]
+    """The file itself first, then breadth first."""
+    stubs: list[tuple[str, ElfFacts]] = field(default_factory=list)
     """System libraries whose symbols are known."""
-    blind: tuple[str, ...]
+    blind: list[str] = field(default_factory=list)
     """System libraries whose symbols are not known."""
-    absent: tuple[str, ...]
+    absent: list[str] = field(default_factory=list)
     """Libraries that nobody has here."""
 
 
@@ -227,9 +227,8 @@ class Providers:
             return Need(name, "vendor", "some devices"), None
         if system == ANDROID and (lent := self._lent_by_ndk(name, facts)):
             return Need(name, "ndk", lent.place), lent
-        if system == ANDROID and (
-            name in PUBLIC or GLIBC_LIBRARIES.fullmatch(name) or PRIVATE.fullmatch(name)
-        ):
+        known = name in PUBLIC or GLIBC_LIBRARIES.fullmatch(name) or PRIVATE.fullmatch(name)
+        if system == ANDROID and known:
             return Need(name, "not-public", "another copy of it would not help"), None
         return Need(name, "missing", ""), None
 
@@ -256,25 +255,21 @@ class Providers:
     def closure(self, binary: Binary, system: str) -> Closure:
         """Return the libraries that *binary* brings in when it is loaded on its own."""
         level = self.destination.level_for(binary.facts)
-        files, stubs = [binary], []
-        blind: list[str] = []
-        absent: list[str] = []
-        queue, seen = deque([binary]), {binary.filename}
-        while queue:
-            asker = queue.popleft()
+        closure, seen = Closure([binary]), {binary.filename}
+        for asker in closure.files:  # which grows meanwhile
             for name in asker.facts.needed:
                 if name in seen:
                     continue
                 seen.add(name)
                 need, library = self.need(name, asker, system)
                 if library:
-                    files.append(library)
-                    queue.append(library)
+                    closure.files.append(library)
                 elif stub := self.stubs.facts(name, asker.facts.machine, level):
-                    stubs.append((name, stub))
+                    closure.stubs.append((name, stub))
                 else:
-                    (blind if need.provider in ("android", "glibc") else absent).append(name)
-        return Closure(tuple(files), tuple(stubs), tuple(blind), tuple(absent))
+                    known = need.provider in ("android", "glibc")
+                    (closure.blind if known else closure.absent).append(name)
+        return closure
 
     def owners(self, symbol: Import, asker: ElfFacts) -> list[Binary]:
         """Return the files, of the asker's kind, that have the symbol."""

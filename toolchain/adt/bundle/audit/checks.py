@@ -7,7 +7,6 @@ all that the program has loaded.
 from __future__ import annotations
 
 import posixpath
-from collections import deque
 from collections.abc import Iterator
 
 from adt.bundle.audit.binaries import Binary, Closure, Providers, may_be_in_system
@@ -220,9 +219,8 @@ def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
     if not binary.facts.program:
         return
     searched = set(map(str, providers.destination.directories))
-    loaded, queue = {binary.filename}, deque([binary])
-    while queue:
-        asker = queue.popleft()
+    loaded, askers = {binary.filename}, [binary]
+    for asker in askers:  # which grow meanwhile
         origin = asker.directory
         paths = {
             posixpath.normpath(part.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
@@ -234,7 +232,7 @@ def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
             if library is None or name in loaded:
                 continue
             loaded.add(name)
-            queue.append(library)
+            askers.append(library)
             if posixpath.normpath(library.directory) not in paths | searched:
                 what = f"{asker.filename} needs {name}, and no RUNPATH of it leads to {library.name}"
                 remedy = "Start the program with LD_LIBRARY_PATH, or link with -Wl,-rpath,'$ORIGIN/…'."

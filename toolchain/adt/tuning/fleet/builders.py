@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -160,10 +161,9 @@ class LocalBuilders:
         self._closed.set()
         for _ in self._threads:
             self._queue.put(None)
-        closers = [threading.Thread(target=process.close) for process in self._processes]
-        for closer in closers:
-            closer.start()
-        for thread in (*closers, *self._threads):
+        with ThreadPoolExecutor(self.workers) as pool:
+            pool.map(BuildProcess.close, self._processes)
+        for thread in self._threads:
             thread.join()
 
     def _serve(self, process: BuildProcess) -> None:

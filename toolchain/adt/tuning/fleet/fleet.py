@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from adt.device.transport.deadline import allowed, cancel_on
@@ -141,11 +142,8 @@ class Fleet:
             if leaving or allowed(JOIN_SECONDS) < JOIN_SECONDS:
                 self.leaving.set()
             # In parallel: a worker whose device has stalled takes seconds to end.
-            killers = [threading.Thread(target=worker.kill) for worker in workers]
-            for thread in killers:
-                thread.start()
-            for thread in killers:
-                thread.join()
+            with ThreadPoolExecutor(max(1, len(workers))) as pool:
+                pool.map(Worker.kill, workers)
         for thread in (*workers, *filter(None, (watcher,))):
             thread.join(JOIN_SECONDS)
         for outcome in self._suspects.drop():
@@ -328,10 +326,8 @@ class Worker(threading.Thread):
         answer = self._ask(request, CONNECT_SECONDS)
         if not isinstance(answer, Connected):
             if not self._over:
-                reason = (
-                    answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
-                )
-                self._roster.fail(lease.name, f"no session: {reason}")
+                message = answer if isinstance(answer, str) else getattr(answer, "message", "no answer")
+                self._roster.fail(lease.name, f"no session: {message}")
             return _SessionEnd.RESTART
         end = time.monotonic() + held
         identity = self._identity(lease, answer)

@@ -21,6 +21,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.cpu import schedules as cpu
 from adt.compiler.passes.cpu.vectors import vectors_of
 from adt.compiler.passes.gpu import schedules as gpu
@@ -222,10 +223,8 @@ def _register_schedule_rules(module: Any, target: Any) -> None:
         schedule.unannotate(block, "schedule_rule")
         return [schedule]
 
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.SBlock) and (name := node.annotations.get("schedule_rule")):
+    for block in tir_nodes(module["main"].body, tirx.SBlock):
+        if name := block.annotations.get("schedule_rule"):
             rules = [f"s_tir.meta_schedule.{key}.{name}" for key in target.keys]
             if not any(tvm_ffi.get_global_func(rule, allow_missing=True) for rule in rules):
                 tvm_ffi.register_global_func(rules[0], ordinary)
-
-    tirx.stmt_functor.post_order_visit(module["main"].body, visit)

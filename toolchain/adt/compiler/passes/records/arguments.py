@@ -88,3 +88,12 @@ def _pointer(buffer: bytearray) -> Any:
     import ctypes
 
     return ctypes.cast((ctypes.c_char * len(buffer)).from_buffer(buffer), ctypes.c_void_p)
+
+
+def array_of(dtype: str, data: bytes) -> Any:
+    """Return the numbers in *data* as an array; of bfloat16, as float32."""
+    import numpy as np
+
+    if dtype == "bfloat16":  # the upper half of float32
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, dtype)

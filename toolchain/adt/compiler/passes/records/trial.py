@@ -19,6 +19,7 @@ from tvm.tirx import IntImm
 from adt.compiler.passes.records.arguments import (
     Argument,
     arguments,
+    array_of,
     download,
     sample_data,
     unwritten_data,
@@ -54,7 +55,7 @@ class Trials:
         """
         if reason := self._build(scheduled, self._target, "emitted"):
             return f"it is not built: {reason}"
-        if iterations(module["main"]) > MOST_ITERATIONS or not _static(module["main"]):
+        if iterations(module["main"]) > MOST_ITERATIONS or not is_static(module["main"]):
             return ""
         for each, use in ((module, "reference"), (portable, "loaded")):
             if reason := self._build(each, {"kind": "llvm"}, use):
@@ -85,7 +86,8 @@ def without_instructions(trace: str) -> str:
     return json.dumps([[steps[number] for number in kept], decided])
 
 
-def _static(function: Any) -> bool:
+def is_static(function: Any) -> bool:
+    """Return True if the shapes of all arguments of the PrimFunc *function* are known."""
     return all(
         (buffer := function.buffer_map.get(parameter)) is not None
         and all(isinstance(extent, IntImm) for extent in buffer.shape)
@@ -138,14 +140,8 @@ def _run(kernel: Any, each: tuple[Argument, ...]) -> list[Any]:
             data = (np.frombuffer(data, np.uint16) | negative).tobytes()
         tensors.append(upload(argument, tvm.cpu(), data))
     kernel(*tensors)
-    return [_array(*pair) for pair in zip(each, tensors, strict=True)]
-
-
-def _array(argument: Argument, tensor: Any) -> Any:
-    data = download(argument, tensor)
-    if argument.dtype == "bfloat16":  # the upper half of float32
-        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return np.frombuffer(data, argument.dtype)
+    pairs = zip(each, tensors, strict=True)
+    return [array_of(argument.dtype, download(argument, tensor)) for argument, tensor in pairs]
 
 
 def _difference(dtype: str, got: Any, reference: Any) -> str:
