@@ -511,7 +511,7 @@ def test_a_candidate_measured_before_the_untuned_schedule_waits_for_its_numbers(
     on = MeasuredOn("a", "A", None)
 
     def outcome(number: int, data: bytes) -> MeasureOutcome:
-        return MeasureOutcome(number, (1.0,), None, False, on, "GPU", "1.0", 0.1, (data,))
+        return MeasureOutcome(number, (1.0,), None, False, on, "GPU", "1.0", (data,))
 
     comparison = OutputComparison()
     leader, untuned = (

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from adt.rpc.wire import Grant
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, PATIENCE, Roster, Suspects
-from adt.tuning.fleet.sources import UNKNOWN, Lease, Sighting
+from adt.tuning.fleet.sources import UNKNOWN, Hardware, Lease, Sighting
 from adt.tuning.records import Failure, MeasuredOn
 
 A, B, C = "a", "b", "c"
@@ -19,7 +20,8 @@ class Clock:
 
 
 def lease(name: str) -> Lease:
-    return Lease(name, "", False, UNKNOWN, "key", "127.0.0.1", 1, "", None, lambda: True, lambda: None)
+    server = Grant("127.0.0.1", 1, "")
+    return Lease(name, Hardware("", False, UNKNOWN), "key", server, None, lambda: True, lambda: None)
 
 
 def sightings(*names: str, there: bool = True, note: str = "") -> list[Sighting]:
@@ -123,7 +125,7 @@ def job(number: int) -> MeasureJob:
 def outcome(number: int, name: str, kind: str = "", *, lost: bool = False) -> MeasureOutcome:
     failure = Failure(kind, f"{kind}!") if kind else None
     seconds = () if kind or lost else (0.1,)
-    return MeasureOutcome(number, seconds, failure, lost, MeasuredOn(name, "", None), "soc", "", 1.0)
+    return MeasureOutcome(number, seconds, failure, lost, MeasuredOn(name, "", None), "soc", "")
 
 
 def test_what_ran_or_was_refused_is_told_at_once() -> None:

@@ -12,8 +12,7 @@ from adt.tuning.pipeline import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search.strategies import (
     WARM_UP,
-    RandomModel,
-    TreeModel,
+    CostModel,
     by_promise,
     evolutionary,
     select_for_learning,
@@ -85,7 +84,7 @@ FAILED = SimpleNamespace(run_secs=None)
 def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(workload: Any) -> None:
     """Learn failures later: TVM rates the fastest of a workload with 1, and of failures alone, each is the fastest."""
     memory = Memory()
-    model = TreeModel(memory, 0)
+    model = CostModel(0, memory)
 
     model.update(workload, ["a", "b"], [FAILED, FAILED])
     assert memory.shown == []
@@ -96,7 +95,7 @@ def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(wo
 
 
 def test_the_trees_are_asked_once_they_have_seen_enough(workload: Any) -> None:
-    model = TreeModel(Memory(), 0)
+    model = CostModel(0, Memory())
 
     model.update(workload, ["x"] * (WARM_UP - 1), [ran(1.0)] * (WARM_UP - 1))
     assert all(model.predict(workload, ["y"] * 3) < 1.0)
@@ -110,14 +109,14 @@ def test_what_tvm_cannot_rate_is_rated_by_chance(workload: Any) -> None:
         def predict(self, context: Any, candidates: list[Any]) -> Any:
             raise RuntimeError("no features of images")
 
-    model = TreeModel(Broken(), 0)
+    model = CostModel(0, Broken())
     model.update(workload, ["x"] * WARM_UP, [ran(1.0)] * WARM_UP)
 
     assert len(model.predict(workload, ["y"] * 3)) == 3
 
 
 def test_chance_is_the_seeds() -> None:
-    first, same, other = (RandomModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
+    first, same, other = (CostModel(seed).predict(None, ["x"] * 8) for seed in (1, 1, 2))
 
     assert list(first) == list(same) != list(other)
 

@@ -13,6 +13,7 @@ import pytest
 
 from adt.errors import AdtError, DeviceError, TrackerError
 from adt.host.child import ChildDied, ChildHung
+from adt.rpc.wire import Grant
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet import roster
@@ -28,7 +29,7 @@ from adt.tuning.fleet.measure_child import (
     Refused,
     Timed,
 )
-from adt.tuning.fleet.sources import Identity, Lease, NotNow, Presence, Sighting
+from adt.tuning.fleet.sources import Hardware, Identity, Lease, NotNow, Presence, Sighting
 from support.waiting import wait_for
 
 SECONDS = 20.0
@@ -67,7 +68,8 @@ class Phones:
         identity = Identity(self.kinds.get(name, "soc"), "")
         try:
             yield Lease(
-                name, f"phone {name}", False, identity, "key", name, 1, "", None if self.dedicated else 0.05,
+                name, Hardware(f"phone {name}", False, identity), "key", Grant(name, 1, ""),
+                None if self.dedicated else 0.05,
                 alive=lambda: name in self.names, celsius=lambda: 30.0,
             )  # fmt: skip
         finally:
@@ -92,8 +94,8 @@ class MadeUpChild:
         self.asked.append((self._device, request))
         if isinstance(request, Connect):
             self.connected.append(request)
-            self._device = request.host
-            return Refused("refused") if request.host in self.unreachable else Connected("GPU", "1.0")
+            self._device = request.server.host
+            return Refused("refused") if request.server.host in self.unreachable else Connected("GPU", "1.0")
         if isinstance(request, Measure):
             timed = self._measured(request.library.decode(), timeout)
             if not request.outputs:

@@ -179,7 +179,6 @@ class FakeFleet:
                     on,
                     CONTEXT.device,
                     CONTEXT.driver,
-                    self.sleep,
                     outputs,
                 )
             )

@@ -51,7 +51,7 @@ KEPT = {
 def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
     """Install, strip and describe what *sources* (digest) became as a bundle, which replaces an older one."""
     with cache.fresh_dir(plan.bundle_dir) as directory:
-        command = [cmake().path, "--install", plan.build_dir, "--strip", *("--component", "adt")]
+        command = [cmake().path, "--install", plan.build_dir, "--strip", "--component", "adt"]
         what = "installing the build's results failed"
         run([*command, "--prefix", directory], error=BuildError, what=what)
         described = _describe(plan, directory, sources)
@@ -105,7 +105,12 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
         ),
         page_alignment=min(facts.page_alignment for name, facts in audited.items() if name in sent),
         functions=registered_functions(plan.build_dir),
-        **kinds,
+        files=kinds["files"],
+        symbols=kinds["symbols"],
+        headers=kinds["headers"],
+        build_files=kinds["build_files"],
+        app_files=kinds["app_files"],
+        licenses=kinds["licenses"],
         sources=sources,
     )
 
@@ -264,14 +269,10 @@ def _stale(plan: BuildPlan, settings: dict[str, object]) -> str:
         recorded = json.loads(stamp.read_text())
     except ValueError:
         return f"{stamp} is damaged"
-    changed = [key for key in settings if recorded.get(key) != settings[key]]
-    return f"changed: {', '.join(changed)}" if changed else _lost_compiler_cache(plan)
-
-
-def _lost_compiler_cache(plan: BuildPlan) -> str:
-    """Say that the ccache or sccache that CMake found is gone since; empty when all is well."""
-    settings = (plan.build_dir / "CMakeCache.txt").read_text()
-    compiler_cache = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
+    if changed := [key for key in settings if recorded.get(key) != settings[key]]:
+        return f"changed: {', '.join(changed)}"
+    variables = (plan.build_dir / "CMakeCache.txt").read_text()
+    compiler_cache = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", variables, re.MULTILINE)
     return f"{compiler_cache[1]} is gone" if compiler_cache and not Path(compiler_cache[1]).exists() else ""
 
 

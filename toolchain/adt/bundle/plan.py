@@ -134,7 +134,9 @@ def _described(name: str, settings: Settings) -> Preset:
     variables = cache_variables(name)
     clml = variables.get(CLML.variable) == "ON"
     try:
-        buildable, reason, remedy = True, _compiler(platform, settings), ""
+        compiler, ndk = _compiler(platform, settings.build)
+        buildable, remedy = True, ""
+        reason = f"NDK {ndk.revision} from {ndk.origin}" if ndk else str(compiler)
         if clml:
             from adt.host.opencl_sdk import find_clml
 
@@ -157,12 +159,13 @@ def _described(name: str, settings: Settings) -> Preset:
     )
 
 
-def _compiler(platform: Platform, settings: Settings) -> str:
+def _compiler(platform: Platform, options: BuildSettings) -> tuple[Path, Ndk | None]:
     if platform.android:
-        ndk = find_ndk(settings.build.ndk)
-        ndk.compiler(platform.ndk_triple, settings.build.api_level)
-        return f"NDK {ndk.revision} from {ndk.origin}"
-    return str(find_tool(platform.compiler, remedy=f"apt-get install {platform.packages}").path)
+        ndk = find_ndk(options.ndk)
+        return ndk.compiler(platform.ndk_triple, options.api_level), ndk
+    native = os.environ.get("CXX") if platform.name == "host" else ""  # toolchain files name the others
+    remedy = f"apt-get install {platform.packages}"
+    return find_tool(native or platform.compiler, remedy=remedy).path, None
 
 
 ONE_LIBRARY = "ADT_ONE_LIBRARY"
@@ -199,12 +202,7 @@ def plan_build(settings: Settings) -> BuildPlan:
     build = settings.build
     choice = choose_preset(build)
     platform = choice.platform
-    ndk = find_ndk(build.ndk) if platform.android else None
-    if ndk:
-        compiler = ndk.compiler(platform.ndk_triple, build.api_level)
-    else:
-        native = os.environ.get("CXX") if platform.name == "host" else ""  # toolchain files name the others
-        compiler = find_tool(native or platform.compiler, remedy=f"apt-get install {platform.packages}").path
+    compiler, ndk = _compiler(platform, build)
     clml, opencl_sdk = _sdks(build, choice)
     source = find_source(settings.tvm)
     options = _options(build, choice, ndk)

@@ -101,8 +101,6 @@ class MeasureOutcome:
     device: str
     """As in :attr:`adt.tuning.records.Context.device`."""
     driver: str
-    took: float
-    """Seconds on the device, with loading."""
     outputs: tuple[bytes, ...] = ()
     """As they lie in memory; empty unless they were asked for."""
 

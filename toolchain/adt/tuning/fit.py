@@ -125,8 +125,7 @@ def timed_tiles(database: Database, context: Context) -> list[TimedTile]:
     times = []
     for (identity, trace), measured in by_candidate(records).items():
         record, computes = typical_record(measured), sums.get(identity)
-        tile = tile_of(trace) if record is not None and computes is not None else None
-        if record is not None and computes is not None and tile is not None:
+        if record and computes and (tile := tile_of(trace)):
             times.append(TimedTile(identity, computes, tile, record.time))
     return times
 

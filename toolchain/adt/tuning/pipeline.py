@@ -289,18 +289,17 @@ def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: S
     """Describe how the outputs, the last of *arguments*, differ from *untuned* ones; None if they do not."""
     outputs = arguments[len(arguments) - len(untuned) :]
     for number, (argument, reference, data) in enumerate(zip(outputs, untuned, tuned, strict=True), 1):
-        if reason := _output_difference(argument.dtype, data, reference):
+        dtype = argument.dtype
+        if len(reference) != len(data):
+            reason = f"{len(data)} bytes instead of {len(reference)}"
+        elif dtype in REORDERED:
+            reason = _float_difference(array_of(dtype, data), array_of(dtype, reference), REORDERED[dtype])
+        else:
+            reason = "" if reference == data else "they must be equal"
+        if reason:
             which = f" in output {number} of {len(outputs)}" if len(outputs) > 1 else ""
             return f"it computes other numbers than the untuned schedule{which}: {reason}"
     return None
-
-
-def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
-    if len(reference) != len(data):
-        return f"{len(data)} bytes instead of {len(reference)}"
-    if dtype in REORDERED:
-        return _float_difference(array_of(dtype, data), array_of(dtype, reference), REORDERED[dtype])
-    return "" if reference == data else "they must be equal"
 
 
 def _float_difference(got: Any, reference: Any, tolerance: float) -> str:
@@ -338,7 +337,14 @@ class Recorder:
         for completion, record in zip(completions, records, strict=True):
             if record.failure is not None:
                 self.failures[record.failure.kind] += 1
-            _update_progress(completion.job, record)
+            job, progress = completion.job, completion.job.progress
+            progress.add_record(record)
+            if not job.confirms and job.trace == BASELINE:
+                progress.baseline_pending = False
+            elif not job.confirms:
+                progress.add_result(job.trace, record.failure or Measurement(record.seconds))
+            elif job.rounds == 1:
+                progress.confirming.discard(job.trace)
             self._on_record(record)
 
     def _record(self, completion: Completion, context: Context) -> Record:
@@ -359,15 +365,3 @@ class Recorder:
             at=time.time(),
             options=options | ({CONFIRMED: True} if job.confirms else {}),
         )
-
-
-def _update_progress(job: CandidateJob, record: Record) -> None:
-    progress = job.progress
-    progress.add_record(record)
-    if job.confirms:
-        if job.rounds == 1:
-            progress.confirming.discard(job.trace)
-    elif job.trace == BASELINE:
-        progress.baseline_pending = False
-    else:
-        progress.add_result(job.trace, record.failure or Measurement(record.seconds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import statistics
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -185,8 +186,8 @@ WORKLOAD, RECORD = "workload", "record"
 """Kinds of entries; others are of a later adt, and stay as they are."""
 LINES = "records.jsonl"
 """Name of the file of lines in a published archive."""
-FORMAT, VERSION = "adt.tuning-records", 1
-HEADER = b'{"format":"adt.tuning-records","version":1}\n'
+VERSION = 1
+HEADER = b'{"format":"adt.tuning-records","version":%d}\n' % VERSION
 
 
 @dataclass(frozen=True)
@@ -259,20 +260,13 @@ def scan(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _is_header(text: bytes, path: Path) -> bool:
-    if text == HEADER:
-        return True
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        return False
-    if header.get("version") != VERSION:
+    match = re.fullmatch(rb'{"format":"adt\.tuning-records","version":(\d{1,9})}\n', text)
+    if match and int(match[1]) != VERSION:
         raise PackageError(
-            f"{path} has version {header.get('version')} of its format; this adt reads {VERSION}",
+            f"{path} has version {int(match[1])} of its format; this adt reads {VERSION}",
             remedy="Use the adt that wrote it, or a newer one.",
         )
-    return True
+    return match is not None
 
 
 _KIND, _CRC, _DATA = b'{"kind":"', b'","crc":"', b'","data":'

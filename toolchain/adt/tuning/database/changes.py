@@ -11,6 +11,7 @@ import shlex
 import tarfile
 import zlib
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
@@ -144,35 +145,22 @@ def prune(
             "--drop would take out every record",
             remedy="Say of what: --device, --driver, --target, --tvm. To be rid of all, remove it.",
         )
-    if dry_run:
-        return _choose(directory, load(directory), keep, failures, drop, selection)[0]
     file_of(directory)  # only what is there is pruned
-    with writing(directory) as (contents, writer):
-        result, numbers = _choose(directory, contents, keep, failures, drop, selection)
-        backup = writer.remove(numbers) if numbers else None
-    return replace(result, applied=True, backup=backup)
-
-
-def _choose(
-    directory: Path, contents: Contents, keep: int | None, failures: bool, drop: bool, selection: Selection
-) -> tuple[PruneResult, set[int]]:
-    """Choose the records that go, and the numbers of their rows."""
-    contexts = select(contents.contexts, selection)
-    by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
-    for number, record in contents.rows:
-        if record.context in by_context:
-            by_context[record.context].append((number, record))
     removed: set[int] = set()
-    for records in by_context.values():
-        slow = set() if keep is None else _slow_candidates([record for _, record in records], keep)
-        for number, record in records:
-            failed = failures and record.failure is not None and not record.failure.quarantined
-            if drop or failed or (record.workload, record.trace) in slow:
-                removed.add(number)
-    used = {record.workload for number, record in contents.rows if number not in removed}
-    unused = {number for name, number in contents.workload_numbers.items() if name not in used}
+    with nullcontext((load(directory), None)) if dry_run else writing(directory) as (contents, writer):
+        contexts = select(contents.contexts, selection)
+        for context in contexts:
+            rows = [(number, record) for number, record in contents.rows if record.context == context]
+            slow = set() if keep is None else _slow_candidates([record for _, record in rows], keep)
+            for number, record in rows:
+                failed = failures and record.failure is not None and not record.failure.quarantined
+                if drop or failed or (record.workload, record.trace) in slow:
+                    removed.add(number)
+        used = {record.workload for number, record in contents.rows if number not in removed}
+        unused = {number for name, number in contents.workload_numbers.items() if name not in used}
+        backup = writer.remove(removed | unused) if writer and removed | unused else None
     kept = len(contents.rows) - len(removed)
-    return PruneResult(directory, False, len(removed), kept, len(unused), contexts, None), removed | unused
+    return PruneResult(directory, not dry_run, len(removed), kept, len(unused), contexts, backup)
 
 
 def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:

@@ -12,15 +12,7 @@ from adt.host.document import in_document
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.store import backup_path, is_written, locked
-from adt.tuning.records import (
-    Context,
-    Entry,
-    Record,
-    Workload,
-    best_records,
-    quarantined_candidates,
-    row,
-)
+from adt.tuning.records import Context, Entry, Record, Workload, best_records, quarantined_candidates, row
 
 
 @dataclass(frozen=True)
@@ -180,17 +172,17 @@ def verify(directory: Path, *, repair: bool = False) -> Verification:
 
 
 def _examine(contents: Contents, written_now: bool) -> Verification:
-    findings = []
-    for damage in contents.damaged:
-        where = f"row {damage.number}: " if damage.number else ""
-        findings.append(Finding(damage.number, f"{where}{damage.reason}"))
+    findings = [
+        Finding(each.number, f"row {each.number}: {each.reason}" if each.number else each.reason)
+        for each in contents.damaged
+    ]
     for number, record in contents.orphans:
         what = f"a record of {record.task}: its workload {record.workload} is missing"
         findings.append(Finding(number, what))
-    for workload in contents.workloads.values():
-        if Workload.id_of(workload.module) != workload.id:
-            number = contents.workload_numbers[workload.id]
-            findings.append(Finding(number, f"workload {workload.id}: its text is another one's"))
+    for name, workload in contents.workloads.items():
+        if Workload.id_of(workload.module) != name:
+            what = f"workload {name}: its text is another one's"
+            findings.append(Finding(contents.workload_numbers[name], what))
     findings += [Finding(number, what) for number, what in contents.refused()]
     return Verification(
         contents.path,

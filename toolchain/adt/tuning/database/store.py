@@ -15,9 +15,9 @@ import sqlite3
 import struct
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,7 @@ from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.records import (
-    Context,
-    Record,
-    Row,
-    Workload,
-    best_records,
-    record_row,
-    workload_row,
-)
+from adt.tuning.records import Context, Record, Row, Workload, best_records, record_row, workload_row
 
 log = logging.getLogger("adt.tune")
 
@@ -147,11 +139,8 @@ def _warn(contents: Contents) -> None:
             ", ".join(places) + (", …" if len(damaged) > 5 else ""),
         )
     if contents.orphans:
-        log.warning(
-            "%s has %d records whose workload is missing; they are passed over",
-            contents.path,
-            len(contents.orphans),
-        )
+        count = len(contents.orphans)
+        log.warning("%s has %d records whose workload is missing; they are passed over", contents.path, count)
 
 
 class Database:
@@ -168,6 +157,7 @@ class Database:
         self._by_context: dict[Context, list[Record]] = {}
         for record in self._records:
             self._by_context.setdefault(record.context, []).append(record)
+        self._by_hash: defaultdict[str, list[tuple[str, Any]]] | None = None
 
     def contexts(self) -> tuple[Context, ...]:
         """Return the contexts of the records, that of the newest record first."""
@@ -187,36 +177,33 @@ class Database:
 
     def find(self, module: Any) -> str | None:
         """Find the id of the workload whose module equals *module*, an IRModule; None: it is not there."""
-        from adt.compiler.passes.records.workload import same, structural_hash
+        from adt.compiler.passes.records.workload import same
 
         with self._lock:
-            workloads = self._by_hash.get(structural_hash(module), ())
-            return next((workload for workload, other in workloads if same(other, module)), None)
+            return next((workload for workload, each in self._alike(module) if same(each, module)), None)
 
     def workload_id(self, module: Any) -> str:
         """Return the id of the IRModule *module*; add a new one, durably (ValueError if we only read)."""
-        from adt.compiler.passes.records.workload import structural_hash
-
         with self._lock:
             if known := self.find(module):
                 return known
             workload = describe_workload(module)
             self._writer.add([workload_row(workload)])
             self._contents.workloads[workload.id] = workload
-            self._by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
+            self._alike(module).append((workload.id, module))
             return workload.id
 
-    @cached_property
-    def _by_hash(self) -> dict[str, list[tuple[str, Any]]]:
-        """Id and module of the workloads by the hash that this TVM gives them."""
+    def _alike(self, module: Any) -> list[tuple[str, Any]]:
+        """Return id and module of the workloads that have, for this TVM, the hash of *module*."""
         from adt.compiler.passes.records.workload import structural_hash
 
-        by_hash: dict[str, list[tuple[str, Any]]] = {}
-        workloads = tuple(self.workloads.values())
-        for workload, module in zip(workloads, modules_of(workloads), strict=True):
-            if module is not None:
-                by_hash.setdefault(structural_hash(module), []).append((workload.id, module))
-        return by_hash
+        if self._by_hash is None:
+            self._by_hash = defaultdict(list)
+            workloads = tuple(self.workloads.values())
+            for workload, each in zip(workloads, modules_of(workloads), strict=True):
+                if each is not None:
+                    self._by_hash[structural_hash(each)].append((workload.id, each))
+        return self._by_hash[structural_hash(module)]
 
     def add(self, records: Sequence[Record], workloads: Sequence[Workload] = ()) -> None:
         """Keep *records*, and their new *workloads*: on the disk when this returns, or nothing of them."""
@@ -228,7 +215,7 @@ class Database:
                 self._writer.add(rows)
             if new:
                 self._contents.workloads.update(new)
-                vars(self).pop("_by_hash", None)
+                self._by_hash = None
             self._records += records
             for record in records:
                 self._by_context.setdefault(record.context, []).append(record)

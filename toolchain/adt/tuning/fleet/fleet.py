@@ -151,7 +151,7 @@ class Fleet:
         nowhere = MeasuredOn(name="", label="", celsius=None)
         while self._held:
             job = self._held.popleft()
-            self._done(MeasureOutcome(job.id, (), None, True, nowhere, device="", driver="", took=0.0))
+            self._done(MeasureOutcome(job.id, (), None, True, nowhere, device="", driver=""))
 
     def accept(self, name: str, identity: Identity) -> str:
         """Return why the device *name* may not measure, or nothing; the first device decides the kind."""
@@ -310,8 +310,9 @@ class Worker(threading.Thread):
     def _measure_on(self, lease: Lease) -> None:
         """Measure in session after session, as long as the lease lasts."""
         if self._roster.refuses(lease):
+            server = lease.server
             if lease.seconds is not None:  # let it go back to its tracker at once, for others
-                wire.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
+                wire.try_server(server.host, server.port, key=server.match_key, seconds=SLACK_SECONDS)
             return
         while not self._over:
             end = self._session(lease)
@@ -322,7 +323,7 @@ class Worker(threading.Thread):
         held = RENEW_SECONDS if lease.seconds is None else lease.seconds
         allowed, self._next_seconds = max(self._last_seconds, self._next_seconds), 0.0
         limit = math.ceil(held + allowed)
-        request = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
+        request = Connect(lease.server, limit, self._fleet.computes)
         answer = self._ask(request, CONNECT_SECONDS)
         if not isinstance(answer, Connected):
             if not self._over:
@@ -353,7 +354,7 @@ class Worker(threading.Thread):
         return session_end
 
     def _identity(self, lease: Lease, connected: Connected) -> Identity:
-        known = lease.identity
+        known = lease.hardware.identity
         if self._fleet.computes == "cpu":
             return Identity(known.device or lease.key, "")
         return Identity(known.device or connected.device or lease.key, known.driver or connected.driver)
@@ -373,8 +374,8 @@ class Worker(threading.Thread):
         finally:  # also after a fault of ours: the engine waits for the job
             took = time.monotonic() - began
             self._update_roster(lease.name, failure, lost, took)
-            on = MeasuredOn(lease.name, lease.label, celsius, lease.emulated)
-            outcome = MeasureOutcome(job.id, timed.seconds, failure, lost, on, *identity, took, timed.outputs)
+            on = MeasuredOn(lease.name, lease.hardware.label, celsius, lease.hardware.emulated)
+            outcome = MeasureOutcome(job.id, timed.seconds, failure, lost, on, *identity, timed.outputs)
             self._fleet.finish(job, outcome)
             self.measuring = False
         return session_end

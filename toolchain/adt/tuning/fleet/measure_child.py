@@ -18,6 +18,7 @@ from adt.errors import last_line
 from adt.host.child import Speech, serve
 from adt.rpc import relay
 from adt.rpc.session import CONNECT_SECONDS, close, lost
+from adt.rpc.wire import Grant
 from adt.tuning.candidates import Timing
 
 
@@ -25,9 +26,7 @@ from adt.tuning.candidates import Timing
 class Connect:
     """Open a session; one that is open is closed first. Answer: :class:`Connected` or :class:`Refused`."""
 
-    host: str
-    port: int
-    match_key: str
+    server: Grant
     seconds: int
     """After which the server ends the session, whatever runs in it."""
     device: str
@@ -115,8 +114,9 @@ class Session:
     """One session with a server, and what lies on its device."""
 
     def __init__(self, request: Connect) -> None:
+        server, limit = request.server, request.seconds
         self._remote, self._relay = relay.connect(
-            request.host, request.port, request.match_key, limit=request.seconds, seconds=CONNECT_SECONDS
+            server.host, server.port, server.match_key, limit=limit, seconds=CONNECT_SECONDS
         )
         self._device = self._remote.device(request.device, 0)
         self._tensors: OrderedDict[Slot, Any] = OrderedDict()

@@ -74,7 +74,7 @@ class Roster:
         """Return why a worker that has *lease* may not use it; empty: it may."""
         with self._lock:
             device = self._of(lease.name)
-            device.label, device.emulated = lease.label or device.label, lease.emulated
+            device.label, device.emulated = lease.hardware.label or device.label, lease.hardware.emulated
             if device.refused:
                 return device.refused
             if device.out_until > self._clock():

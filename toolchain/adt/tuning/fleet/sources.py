@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
@@ -51,6 +51,16 @@ UNKNOWN = Identity("", "")
 
 
 @dataclass(frozen=True)
+class Hardware:
+    """Facts about a device that measures, as far as adb or this machine tells them."""
+
+    label: str
+    emulated: bool
+    identity: Identity
+    """Of the processor. What is empty of it its runtime tells over RPC; for a CPU, the server's key does."""
+
+
+@dataclass(frozen=True)
 class Sighting:
     """A device as the tracker or adb lists it."""
 
@@ -76,14 +86,9 @@ class Lease:
 
     name: str
     """Name of its device: see :class:`Sighting`."""
-    label: str
-    emulated: bool
-    identity: Identity
-    """Identity of the processor. What is empty of it its runtime tells over RPC; for a CPU, *key* does."""
+    hardware: Hardware
     key: str
-    host: str
-    port: int
-    match_key: str
+    server: wire.Grant
     seconds: float | None
     """It goes back after so long; None: it is kept as long as it is wanted, for session after session."""
     alive: Callable[[], bool]
@@ -105,7 +110,7 @@ class TrackerSource:
 
     def __init__(self, address: str, key: str) -> None:
         self.address, self.key = address, key
-        self._phones: dict[str, Phone] = {}
+        self._hardware: dict[str, Hardware] = {}
         self._lock = threading.Lock()
 
     def presence(self) -> Presence:
@@ -123,27 +128,23 @@ class TrackerSource:
             raise NotNow(f"every server with the key {self.key} is in use")
         address = _local(f"{grant.host}:{grant.port}")
         serial = _serials().get(address, "")
-        phone = self._phone(serial, computes) if serial else None
+        hardware = self._hardware_of(serial, computes) if serial else None
         yield Lease(
             name=serial or address,
-            label=phone.label if phone else f"RPC server, key {self.key}",
-            emulated=phone.emulated if phone else False,
-            identity=phone.identity if phone else UNKNOWN,
+            hardware=hardware or Hardware(f"RPC server, key {self.key}", False, UNKNOWN),
             key=self.key,
-            host=address.rpartition(":")[0],
-            port=grant.port,
-            match_key=grant.match_key,
+            server=replace(grant, host=address.rpartition(":")[0]),
             seconds=SHARED_SECONDS,
             alive=lambda: self._registered(address),
             celsius=(lambda: celsius(Device(serial))) if serial else lambda: None,
         )
 
-    def _phone(self, serial: str, computes: str) -> Phone | None:
+    def _hardware_of(self, serial: str, computes: str) -> Hardware | None:
         """Return what adb tells of a device whose server adt started; None while it does not answer."""
         with self._lock, contextlib.suppress(AdtError):
-            if serial not in self._phones:
-                self._phones[serial] = phone(Device(serial), computes)
-            return self._phones[serial]
+            if serial not in self._hardware:
+                self._hardware[serial] = hardware_of(Device(serial), computes)
+            return self._hardware[serial]
         return None
 
     def _addresses(self) -> list[str]:
@@ -158,16 +159,7 @@ class TrackerSource:
         return False
 
 
-@dataclass(frozen=True)
-class Phone:
-    """Facts that adb tells of a device."""
-
-    label: str
-    emulated: bool
-    identity: Identity
-
-
-def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> Phone:
+def hardware_of(device: Device, computes: str, bundle: TargetBundle | None = None) -> Hardware:
     """Ask *device* over adb for its facts, as ``adt compile --like`` sees them.
 
     *bundle* brings the program that asks for OpenCL; without one, what was asked before counts.
@@ -178,7 +170,7 @@ def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> 
         "cpu": Identity(facts.soc or probed.model or probed.label, ""),
         "opencl": Identity(facts.gpu, facts.opencl_driver),
     }.get(computes, UNKNOWN)
-    return Phone(device.facts.label, device.facts.emulated, identity)
+    return Hardware(device.facts.label, device.facts.emulated, identity)
 
 
 def _serials() -> dict[str, str]:
@@ -210,16 +202,12 @@ class LocalSource:
         """See :meth:`TrackerSource.lease`."""
         processor = this_processor()
         with local_server(self.bundle) as here:
-            host, port = wire.parse_address(here.address)
+            identity = Identity(processor, "") if computes == "cpu" else UNKNOWN
             yield Lease(
                 name=slot,
-                label=processor,
-                emulated=False,
-                identity=Identity(processor, "") if computes == "cpu" else UNKNOWN,
+                hardware=Hardware(processor, False, identity),
                 key=THIS_MACHINE,
-                host=host,
-                port=port,
-                match_key=here.key,
+                server=wire.Grant(*wire.parse_address(here.address), here.key),
                 seconds=None,
                 alive=lambda: True,
                 celsius=lambda: _hottest(survey_host("thermal", seconds=SURVEY_SECONDS)),
@@ -273,16 +261,11 @@ class SerialSource:
             others = before is not None and before.process.alive
             directory = ready.deployment.directory
             with device_server(ready.device, ready.deployment, bundle=directory, ports=self.ports) as way:
-                host, port, match_key = _reached(way)
                 yield Lease(
                     name=slot,
-                    label=ready.phone.label,
-                    emulated=ready.phone.emulated,
-                    identity=ready.phone.identity,
+                    hardware=ready.hardware,
                     key=way.key,
-                    host=host,
-                    port=port,
-                    match_key=match_key,
+                    server=_reached(way),
                     seconds=SHARED_SECONDS if others else None,
                     alive=lambda: _alive(ready.device),
                     celsius=lambda: celsius(ready.device),
@@ -293,8 +276,8 @@ class SerialSource:
 
     def _prepare(self, serial: str, computes: str) -> _Ready:
         device = selection.select(serial)
-        facts = phone(device, computes, self.bundle)
-        self._ready[serial] = _Ready(device, facts, store.deploy(device, self.bundle, None).deployment)
+        hardware = hardware_of(device, computes, self.bundle)
+        self._ready[serial] = _Ready(device, hardware, store.deploy(device, self.bundle, None).deployment)
         return self._ready[serial]
 
 
@@ -303,7 +286,7 @@ class _Ready:
     """A device that the bundle was sent to."""
 
     device: Device
-    phone: Phone
+    hardware: Hardware
     deployment: Deployment
 
 
@@ -311,14 +294,14 @@ Source: TypeAlias = TrackerSource | LocalSource | SerialSource
 """Devices that may come and go."""
 
 
-def _reached(way: Endpoint) -> tuple[str, int, str]:
-    """Return host, port and match key; a server that was there already may belong to a tracker."""
+def _reached(way: Endpoint) -> wire.Grant:
+    """Return the server at *way*; one that was there already may belong to a tracker."""
     if not way.tracker:
-        return *wire.parse_address(way.address), way.key
+        return wire.Grant(*wire.parse_address(way.address), way.key)
     grant = wire.request(way.tracker, way.key, seconds=GRANT_SECONDS)
     if grant is None:
         raise NotNow("others use its server")
-    return "127.0.0.1", grant.port, grant.match_key
+    return replace(grant, host="127.0.0.1")
 
 
 def _alive(device: Device) -> bool:

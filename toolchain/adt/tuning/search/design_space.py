@@ -120,8 +120,16 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> tuple[l
 
     The *seed* is 1 … 2³¹ - 1. NoSpace where there is nothing to choose.
     """
-    load_intrinsics(str(target.attrs.get("mtriple", "")))
-    generators = _generators(module, target)
+    triple = str(target.attrs.get("mtriple", ""))
+    load_intrinsics(triple)
+    _register_schedule_rules(module, target)
+    if str(target.kind.name) == "llvm":
+        # TVM's Arm intrinsics are those of 64-bit processors
+        rules = "llvm" if triple.startswith(("arm-", "armv7", "thumb")) else "from-target"
+        generators = [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
+    else:
+        mali = "mali" in {str(key) for key in target.keys}
+        generators = [_gpu(target, local) for local in ((False,) if mali else (False, True))]
     schedules: dict[str, Any] = {}
     try:
         for generator in generators:
@@ -140,18 +148,6 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> tuple[l
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
     return list(schedules.values()), generators[0]
-
-
-def _generators(module: Any, target: Any) -> list[Any]:
-    """Make TVM's generators of design spaces; they differ in their rules only."""
-    _register_schedule_rules(module, target)
-    if str(target.kind.name) == "llvm":
-        # TVM's Arm intrinsics are those of 64-bit processors
-        arm32 = str(target.attrs.get("mtriple", "")).startswith(("arm-", "armv7", "thumb"))
-        rules = "llvm" if arm32 else "from-target"
-        return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
-    mali = "mali" in {str(key) for key in target.keys}
-    return [_gpu(target, local) for local in ((False,) if mali else (False, True))]
 
 
 def _gpu(target: Any, local: bool) -> Any:

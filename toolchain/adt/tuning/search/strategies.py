@@ -152,7 +152,7 @@ WARM_UP = 64
 """Measurements, of all kernels together, before the trees are asked."""
 
 
-def cost_model(name: str, seed: int) -> RandomModel:
+def cost_model(name: str, seed: int) -> CostModel:
     """Make the model *name*; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
     if name == "auto" and find_spec("xgboost") is None:
         log.warning(
@@ -162,38 +162,27 @@ def cost_model(name: str, seed: int) -> RandomModel:
         )
         name = "none"
     if name == "none":
-        return RandomModel(seed)
+        return CostModel(seed)
     load("xgboost", "tune", "the cost model xgb")
     config = XGBConfig(seed=seed % (1 << 31), nthread=1)
-    return TreeModel(ms.cost_model.XGBModel(config=config, num_warmup_samples=0), seed)
+    return CostModel(seed, ms.cost_model.XGBModel(config=config, num_warmup_samples=0))
 
 
-class RandomModel:
-    """Rates schedules by chance and learns nothing: the cost model ``none``."""
+class CostModel:
+    """Rates schedules with TVM's XGBoost model *trees*; by chance without one, or where it knows nothing."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, trees: Any = None) -> None:
         self._random = numpy.random.default_rng(seed)
-
-    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Learn from measurements of the workload of *context* (a TuneContext)."""
-
-    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
-        """Return an array with a number ≥ 0 for each candidate: the higher, the faster."""
-        return self._random.random(len(candidates))
-
-
-class TreeModel(RandomModel):
-    """TVM's XGBoost model; chance rates what it knows nothing of."""
-
-    def __init__(self, trees: Any, seed: int) -> None:
-        super().__init__(seed)
         self._trees = trees
         self._learned = 0
         self._only_failed: dict[Any, tuple[list[Any], list[Any]]] = {}
-        """Candidates tried of workloads of which nothing has run yet; None, once something ran."""
+        """Candidates tried of workloads of which nothing has run yet, and their results."""
         self._ran: set[Any] = set()
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Learn from measurements of the workload of *context* (a TuneContext)."""
+        if self._trees is None:
+            return
         workload = tvm_ffi.structural_hash(context.mod)
         if workload not in self._ran:
             examples = self._only_failed.setdefault(workload, ([], []))
@@ -211,15 +200,16 @@ class TreeModel(RandomModel):
         self._learned += len(candidates)
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        """Return an array with a number ≥ 0 for each candidate: the higher, the faster."""
         if self._learned >= WARM_UP:
             try:
                 return self._trees.predict(context, list(candidates))
             except Exception as error:  # as above
                 log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, error)
-        return super().predict(context, candidates)
+        return self._random.random(len(candidates))
 
 
-def as_tvm(model: RandomModel) -> Any:
+def as_tvm(model: CostModel) -> Any:
     """Wrap *model* as a CostModel that TVM's search strategies take."""
 
     @derived_object
