@@ -306,7 +306,7 @@ def test_missing_libraries(toolbox: Toolbox, tmp_path: Path) -> None:
     renamed = tmp_path / "renamed.so"
     renamed.write_bytes(supplier.read_bytes())
     assert "Call that file libruntime.so" in judge(module, renamed).files[0].findings[0].remedy
-    bundle = audit(collect(module), Destination(api_level=28), with_bundle=collect(supplier, kind="bundle"))
+    bundle = audit(collect(module), Destination(api_level=28), bundle=supplier)
     assert bundle.verdict == OK
     assert [(row.name, row.source) for row in bundle.deploy] == [("libruntime.so", str(supplier))]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from adt.errors import DiskError
 from adt.tuning.candidates import BuildOutcome, MeasureOutcome, TuningOptions
-from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipeline, Recorder
+from adt.tuning.pipeline import Completion, MeasureQueue, Pipeline, Recorder
 from adt.tuning.proposals import Proposals
 from adt.tuning.records import BASELINE, Context, Record
 from adt.tuning.results import Status
@@ -76,7 +76,6 @@ class Engine:
         self._database = database
         self._on_status = on_status
         self._recorder = Recorder(options, database, on_record)
-        self._comparison = OutputComparison()
         self._stop = stop
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._queue = MeasureQueue(exclusive=options.exclusive)
@@ -138,7 +137,7 @@ class Engine:
     def _measured(self, outcome: MeasureOutcome) -> None:
         """Queue what a device has measured; called from any thread."""
         self._queue.give_back(outcome.id)
-        self._events.put(partial(self._compare, outcome))
+        self._events.put(partial(self._pipeline.measured, outcome))
 
     def _next_events(self, timeout: float) -> list[Event]:
         """Collect all events that came; wait at most *timeout* seconds for the first one."""
@@ -242,20 +241,12 @@ class Engine:
                 self._proposals.report(progress, results)
 
     def _built(self, outcome: BuildOutcome) -> Iterable[Completion]:
-        """Yield the trials that a build completes: none if it succeeded."""
-        if outcome.disk is not None:
-            what, remedy, details = outcome.disk
-            self._disk_error = DiskError(what, remedy=remedy, details=details)
-        elif completion := self._pipeline.built(outcome):
-            yield completion
-            job = completion.job
-            if job.confirms and job.trace == BASELINE:
-                yield from self._comparison.give_up(job.progress)
-
-    def _compare(self, outcome: MeasureOutcome) -> Iterable[Completion]:
-        """Yield the trials that a measurement completes."""
-        if completion := self._pipeline.measured(outcome):
-            yield from self._comparison.check(completion)
+        """Return the trials that a build completes: none if it succeeded."""
+        if outcome.disk is None:
+            return self._pipeline.built(outcome)
+        what, remedy, details = outcome.disk
+        self._disk_error = DiskError(what, remedy=remedy, details=details)
+        return ()
 
     def _status(self) -> Status:
         activities = self._pipeline.activities()

@@ -155,17 +155,16 @@ class Pipeline:
         self._backlog: deque[CandidateJob] = deque()
         self._building: dict[int, CandidateJob] = {}
         self._built: dict[int, tuple[CandidateJob, MeasureJob]] = {}
+        self._comparison = OutputComparison()
 
-    def add(self, progress: TaskProgress, trace: str, module: str) -> None:
-        """Have a candidate built and measured; untuned schedules come before others."""
-        self._add(CandidateJob(next(self._numbers), progress, trace, module, False, 1, False))
+    def add(self, progress: TaskProgress, trace: str, module: str, *, confirms: bool = False) -> None:
+        """Have a candidate built and measured, untuned schedules before others.
 
-    def confirm(self, progress: TaskProgress, trace: str, module: str) -> None:
-        """Have a candidate that was measured before built, measured again, and its numbers compared."""
-        self._add(CandidateJob(next(self._numbers), progress, trace, module, True, CONFIRM_ROUNDS, True))
-
-    def _add(self, job: CandidateJob) -> None:
-        (self._backlog.append if job.trace else self._backlog.appendleft)(job)
+        One that was measured before *confirms* its times by more of them, and its numbers are compared.
+        """
+        rounds = CONFIRM_ROUNDS if confirms else 1
+        job = CandidateJob(next(self._numbers), progress, trace, module, confirms, rounds, confirms)
+        (self._backlog.append if trace else self._backlog.appendleft)(job)
 
     def build(self, limit: int) -> None:
         """Give builders what they have room for, while fewer than *limit* candidates wait for a device."""
@@ -177,12 +176,15 @@ class Pipeline:
             self._building[job.id] = job
             self._builders.submit(BuildJob(job.id, job.module, self._options.toolchain), self._done)
 
-    def built(self, outcome: BuildOutcome) -> Completion | None:
-        """Receive what a builder built: the candidate waits for a device now, or has failed."""
+    def built(self, outcome: BuildOutcome) -> Iterator[Completion]:
+        """Receive what a builder built, which waits for a device now; yield what is complete if it failed."""
         job = self._building.pop(outcome.id)
         if outcome.failure is not None:
             job.rounds = 1
-            return Completion(job, outcome.failure, None)
+            yield Completion(job, outcome.failure, None)
+            if job.confirms and job.trace == BASELINE:
+                yield from self._comparison.give_up(job.progress)
+            return
         timing = self._options.timing
         task = job.progress.task
         measure_job = MeasureJob(
@@ -197,16 +199,15 @@ class Pipeline:
         job.module = ""  # large, and not needed any more
         self._built[job.id] = job, measure_job
         self._queue.put(measure_job)
-        return None
 
-    def measured(self, outcome: MeasureOutcome) -> Completion | None:
-        """Receive what a device measured; None: the candidate waits for another device."""
+    def measured(self, outcome: MeasureOutcome) -> Iterator[Completion]:
+        """Receive what a device measured; yield what is complete, unless it waits for another device."""
         job, measure_job = self._built[outcome.id]
         if outcome.lost:
             job.losses += 1
             if job.losses < LOSSES:
                 self._queue.put(measure_job, first=True)
-                return None
+                return
         del self._built[outcome.id]
         failure = outcome.failure
         if outcome.lost:
@@ -219,7 +220,7 @@ class Pipeline:
             again = dataclasses.replace(job, id=number, rounds=job.rounds - 1, compares=False, losses=0)
             self._built[number] = again, measure_job
             self._queue.put(measure_job)
-        return Completion(job, failure, outcome)
+        yield from self._comparison.check(Completion(job, failure, outcome))
 
     @property
     def pending(self) -> int:

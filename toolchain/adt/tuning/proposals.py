@@ -139,7 +139,7 @@ class Proposals:
             progress.can_confirm = False
             progress.confirming.discard(trace)
         else:
-            self._pipeline.confirm(progress, trace, module)
+            self._pipeline.add(progress, trace, module, confirms=True)
 
     def _reported(self, progress: TaskProgress, error: Exception | None) -> None:
         if error is not None:

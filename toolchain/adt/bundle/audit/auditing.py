@@ -31,14 +31,12 @@ NO_SYMBOLS = Symbols(0, (), 0, ())
 
 
 def audit(
-    files: Iterable[Binary | Unreadable],
-    destination: Destination,
-    *,
-    with_bundle: Iterable[Binary | Unreadable] = (),
+    files: Iterable[Binary | Unreadable], destination: Destination, *, bundle: Path | None = None
 ) -> ElfReport:
-    """Judge *files*, and what the NDK lends them, for *destination*; *with_bundle* only supplies symbols."""
+    """Judge *files*, and what the NDK lends them, for *destination*; the *bundle* only supplies symbols."""
     given = tuple(files)
-    providers = Providers((*given, *with_bundle), destination)
+    suppliers = collect(bundle, kind="bundle") if bundle else ()
+    providers = Providers((*given, *suppliers), destination)
     likely = _likely_system(given, destination)
     audits = [_audit_one(file, providers, likely) for file in given]
     loaded = [  # what each brings in, with the system that loads it
@@ -135,11 +133,7 @@ def audit_made(
     bundle: Path | None = None,
 ) -> ElfReport:
     """Audit *path*, just made for *platform* and used with the bundle in the directory *bundle*."""
-    report = audit(
-        collect(path),
-        destination(platform, api_level=api_level, ndk=ndk),
-        with_bundle=collect(bundle, kind="bundle") if bundle else (),
-    )
+    report = audit(collect(path), destination(platform, api_level=api_level, ndk=ndk), bundle=bundle)
     for file in report.files:
         for finding in file.findings:
             if _is_error(file, finding):
@@ -192,11 +186,9 @@ def audit_paths(
         chosen = platform_named(name)
         audited = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
     names = [path.name + ("/" if path.is_dir() else "!") if paths[1:] else "" for path in paths]
-    return audit(
-        [file for path, prefix in zip(paths, names, strict=True) for file in collect(path, prefix=prefix)],
-        dataclasses.replace(audited, default_api_level=settings.api_level),
-        with_bundle=collect(bundle, kind="bundle") if bundle else (),
-    )
+    files = [file for path, prefix in zip(paths, names, strict=True) for file in collect(path, prefix=prefix)]
+    audited = dataclasses.replace(audited, default_api_level=settings.api_level)
+    return audit(files, audited, bundle=bundle)
 
 
 def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
