@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adt.tuning.records import BASELINE
-from adt.tuning.task_progress import MIN_BATCH, TaskProgress, batch_size, choose, expected_gain, is_scarce
+from adt.tuning.task_progress import MIN_BATCH, TaskProgress, choose, expected_gain, is_scarce
 from support.standins.tuning import options, record, task
 
 
@@ -26,10 +26,6 @@ def standing(
 
 def tuned(best: float, batches: int, *, weight: int = 1, history: tuple[float, ...] = ()) -> TaskProgress:
     return standing(weight=weight, history=history or (best,) * batches, trials=16 * batches)
-
-
-def test_batches_grow_with_the_devices_unless_asked() -> None:
-    assert [batch_size(0, 1), batch_size(0, 8), batch_size(3, 8)] == [16, 32, 3]
 
 
 def test_every_task_gets_one_batch_first_the_costliest_first() -> None:

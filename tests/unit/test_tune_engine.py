@@ -53,7 +53,9 @@ class Bench:
         self.statuses: list[Status] = []
         self.recorded: list[Record] = []
 
-    def tune(self, tasks: list[Any], stop: threading.Event | None = None, **changes: Any) -> EngineResult:
+    def tune(
+        self, tasks: list[Any], stop: threading.Event | None = None, *, batch: int = 4, **changes: Any
+    ) -> EngineResult:
         engine = Engine(
             options(**changes),
             tasks,
@@ -64,7 +66,10 @@ class Bench:
             on_record=self.recorded.append,
             stop=stop or threading.Event(),
         )
-        return engine.run(self.fleet.start)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("adt.tuning.engine.BATCH", batch)
+            patch.setattr("adt.tuning.engine.PER_DEVICE", 0)
+            return engine.run(self.fleet.start)
 
 
 def test_one_task_to_its_end() -> None:

@@ -30,7 +30,7 @@ TOOLCHAIN = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "g++", (), None)
 def options(**changes: Any) -> TuningOptions:
     facts: dict[str, Any] = {
         "run": "run-1", "target": CONTEXT.target, "tvm": CONTEXT.tvm, "toolchain": TOOLCHAIN, "timing": Timing(),
-        "trials": 8, "batch": 4, "wait": 5.0, "grace": 2.0,
+        "trials": 8, "wait": 5.0, "grace": 2.0,
     }  # fmt: skip
     return TuningOptions(**facts | changes)
 

@@ -51,9 +51,9 @@ KEPT = {
 def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
     """Install, strip and describe what *sources* (digest) became as a bundle, which replaces an older one."""
     with cache.fresh_dir(plan.bundle_dir) as directory:
-        command = [cmake().path, "--install", plan.build_dir, "--strip", "--component", "adt"]
+        command: list[str | Path] = [cmake().path, "--install", plan.build_dir, "--prefix", directory]
         what = "installing the build's results failed"
-        run([*command, "--prefix", directory], error=BuildError, what=what)
+        run([*command, "--strip", "--component", "adt"], error=BuildError, what=what)
         described = _describe(plan, directory, sources)
         manifest.write(described, directory / MANIFEST)
     return TargetBundle(plan.bundle_dir, described)

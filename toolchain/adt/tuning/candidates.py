@@ -159,8 +159,6 @@ class TuningOptions:
     """Trials are a number for each task; else for all together, more where more is to be gained."""
     early_stopping: int = 0
     """A task ends after so many candidates without a gain of more than 1 %; 0: never."""
-    batch: int = 0
-    """Candidates that the search proposes at once; 0: 16, or 4 for each device."""
     exclusive: bool = False
     """This machine measures: nothing is searched or built meanwhile."""
     wait: float = 600.0

@@ -21,7 +21,7 @@ from adt.tuning.pipeline import Completion, MeasureQueue, Pipeline, Recorder
 from adt.tuning.proposals import Proposals
 from adt.tuning.records import BASELINE, Context, Record
 from adt.tuning.results import Status
-from adt.tuning.task_progress import TaskProgress, batch_size, choose, is_scarce
+from adt.tuning.task_progress import BATCH, PER_DEVICE, TaskProgress, choose, is_scarce
 
 if TYPE_CHECKING:
     from adt.tuning.database.store import Database
@@ -190,7 +190,7 @@ class Engine:
 
     def _advance(self) -> bool:
         """Begin whatever can begin; whether all is done."""
-        batch = batch_size(self._options.batch, self._fleet.live())
+        batch = max(BATCH, PER_DEVICE * self._fleet.live())
         enough = batch if self._options.exclusive else 3 * self._fleet.live() + 2
         if self._queue.may_work():
             self._propose(batch, enough)

@@ -329,11 +329,6 @@ MINOR = 0.005
 """Share of the model's time; a task with less waits until it promises more than another batch for others."""
 
 
-def batch_size(requested: int, devices: int) -> int:
-    """Return the number of candidates of a batch for *devices* devices: *requested*, or the best for 0."""
-    return requested or max(BATCH, PER_DEVICE * devices)
-
-
 def choose(tasks: Sequence[TaskProgress], batch: int, left: int) -> tuple[int, int] | None:
     """Choose the task for the next batch, and its number of candidates, of *left* ones; None: none now.
 

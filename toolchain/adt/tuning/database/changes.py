@@ -81,20 +81,25 @@ def merge_contents(sources: Sequence[Contents], into: Path) -> MergeResult:
                 if ids[workload.id] == workload.id:
                     equals.append(workload)
                     workloads.append(workload)
-        seen = {identity(record) for record in target.records}
         records = [replace(r, workload=ids[r.workload]) for source in sources for r in source.records]
-        new: dict[Hashable, Record] = {}
-        for record in records:
-            if identity(record) not in seen:
-                new.setdefault(identity(record), record)
-        rows = [*map(workload_row, workloads), *map(record_row, new.values())]
+        new = new_records(records, target.records)
+        rows = [*map(workload_row, workloads), *map(record_row, new)]
         if rows:
             writer.add(rows)
     passed_over = sum(len(source.damaged) + len(source.orphans) for source in sources)
     return MergeResult(into, len(workloads), len(new), len(records) - len(new), passed_over)
 
 
-def identity(record: Record) -> Hashable:
+def new_records(records: Iterable[Record], known: Iterable[Record]) -> list[Record]:
+    """Return those of *records* that are not *known*, each once."""
+    seen = set(map(_measurement, known))
+    new: dict[Hashable, Record] = {}
+    for record in records:
+        new.setdefault(_measurement(record), record)
+    return [record for measurement, record in new.items() if measurement not in seen]
+
+
+def _measurement(record: Record) -> Hashable:
     """Return the key of a measurement; its database and tuning are no part of it."""
     return record.workload, record.context, record.trace, record.at, record.seconds, record.failure is None
 

@@ -29,7 +29,7 @@ from adt.host.cache import fresh_dir, leave_alone
 from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
 from adt.package.graphs import read_graphs
-from adt.tuning.database.changes import identity
+from adt.tuning.database.changes import new_records
 from adt.tuning.database.contents import MOST_BYTES, Selection, select_one
 from adt.tuning.database.store import modules_of, open_database
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload, by_candidate, typical_record
@@ -135,7 +135,7 @@ def import_records(
     refused: list[str] = []
     with disk_errors(f"reading {files}", files, written=False):
         modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)
-        rows = [(number, row) for number, row in _rows(files / RECORDS, refused) if row is not None]
+        rows = list(_rows(files / RECORDS, refused))
     if rows and not any(modules):
         raise PackageError(
             f"{files / WORKLOADS} has no workload that this TVM can read",
@@ -145,24 +145,18 @@ def import_records(
     origin = Context(target, "", device, driver)
     with open_database(into, write=True) as database:
         names = [(database.workload_id(item[0]), item[1]) if item else None for item in modules]
-        seen = {identity(record) for record in database.records()}
         records: list[Record] = []
-        duplicates = 0
         for number, row in rows:
             try:
-                record = _record(row, names, origin)
+                if row is not None:
+                    records.append(_record(row, names, origin))
             except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
                 refused.append(f"{RECORDS} line {number}: {last_line(error)}")
-                continue
-            if identity(record) in seen:
-                duplicates += 1
-            else:
-                seen.add(identity(record))
-                records.append(record)
-        database.add(records)
-    contexts = tuple(dict.fromkeys(record.context for record in records))
+        new = new_records(records, database.records())
+        database.add(new)
+    contexts = tuple(dict.fromkeys(record.context for record in new))
     different = len({name[0] for name in names if name})
-    return ImportResult(into, contexts, different, len(records), duplicates, tuple(refused))
+    return ImportResult(into, contexts, different, len(new), len(records) - len(new), tuple(refused))
 
 
 def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
