@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ class Bench:
         self.fleet = parts.get("fleet") or FakeFleet(seconds)
         self.database = parts.get("database") or FakeDatabase()
         self.statuses: list[Status] = []
+        self.on_status: Callable[[Status], None] = self.statuses.append
         self.recorded: list[Record] = []
 
     def tune(
@@ -62,7 +64,7 @@ class Bench:
             searches=self.searches,
             builders=self.builders,
             database=self.database,
-            on_status=self.statuses.append,
+            on_status=self.on_status,
             on_record=self.recorded.append,
             stop=stop or threading.Event(),
         )
@@ -400,18 +402,9 @@ def test_interrupted_for_good_all_is_ended_at_once() -> None:
             raise KeyboardInterrupt
 
     bench = Bench(fleet=fleet)
-    engine = Engine(
-        options(trials=10_000),
-        [task("conv")],
-        searches=bench.searches,
-        builders=bench.builders,
-        database=bench.database,
-        on_status=interrupt,
-        on_record=bench.recorded.append,
-        stop=threading.Event(),
-    )
+    bench.on_status = interrupt
     with pytest.raises(KeyboardInterrupt):
-        engine.run(fleet.start)
+        bench.tune([task("conv")], trials=10_000)
     assert fleet.graces == [0.0] and bench.builders.closed
 
 

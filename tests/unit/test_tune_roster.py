@@ -68,7 +68,7 @@ def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_lon
         pauses.append((len(waits), waits[-1]))
         assert roster.is_barred(A) and state(roster, A) == "out" and roster.refuses(lease(A))
         clock.now += waits[-1]
-        assert not roster.is_barred(A) and roster.refuses(lease(A)) == "" and state(roster, A) == "starting"
+        assert not roster.is_barred(A) and not roster.refuses(lease(A)) and state(roster, A) == "starting"
     assert pauses == [
         (MAX_FAILURES, 60),
         (1, 120),
@@ -102,7 +102,7 @@ def test_one_of_another_kind_is_refused_for_good() -> None:
     roster.update(sightings(A), gone="left")
     roster.refuse(A, "it is a Mali")
     roster.update(sightings(A), gone="left")
-    assert roster.is_barred(A) and roster.refuses(lease(A)) == "it is a Mali" and state(roster, A) == "out"
+    assert roster.is_barred(A) and roster.refuses(lease(A)) and state(roster, A) == "out"
     assert roster.in_service() == set()
 
 

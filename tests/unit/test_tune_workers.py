@@ -332,9 +332,7 @@ def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
     assert second > first
 
 
-def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_device_out_of_reach_is_tried_again_and_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     MadeUpChild.unreachable.add("a")
     engine = Engine("usual", "usual")
     monkeypatch.setattr(roster, "FIRST_PAUSE", 0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
@@ -40,8 +41,7 @@ class _Device:
     pause: float = 0.0
     """Seconds for which it is out of service next; 0: for the first time."""
     out_until: float = 0.0
-    refused: str = ""
-    """Reason why it is not the kind of device that this tuning is for."""
+    """Time from which it may measure again; infinite for devices of another kind than this tuning's."""
 
 
 class Roster:
@@ -70,23 +70,21 @@ class Roster:
                 if device.name not in named and device.state != "left":
                     device.state = gone
 
-    def refuses(self, lease: Lease) -> str:
-        """Return why a worker that has *lease* may not use it; empty: it may."""
+    def refuses(self, lease: Lease) -> bool:
+        """Return True if a worker that has *lease* may not use it."""
         with self._lock:
             device = self._of(lease.name)
             device.label, device.emulated = lease.hardware.label or device.label, lease.hardware.emulated
-            if device.refused:
-                return device.refused
             if device.out_until > self._clock():
-                return "it is out of service"
+                return True
             device.state = "starting"
-            return ""
+            return False
 
     def is_barred(self, name: str) -> bool:
         """True if the device may not measure at present."""
         with self._lock:
             device = self._devices.get(name)
-            return device is not None and (bool(device.refused) or device.out_until > self._clock())
+            return device is not None and device.out_until > self._clock()
 
     def missed(self, name: str, reason: str) -> None:
         """Note that the server of *name*, if it is a device's, could not be had."""
@@ -98,7 +96,7 @@ class Roster:
         """Record that it is not the kind of device that this tuning is for."""
         self.set_state(name, "out", reason)
         with self._lock:
-            self._of(name).refused = reason
+            self._of(name).out_until = math.inf
 
     def succeed(self, name: str, took: float) -> None:
         """Note that *name* measured a candidate, or said what is wrong with it, in *took* seconds."""
