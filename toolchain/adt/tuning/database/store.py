@@ -279,30 +279,26 @@ def write_lock(directory: Path) -> Iterator[None]:
     It is the kernel's record lock: it goes with its process, and forked children do not inherit it.
     """
     place = directory.resolve()
-    with _guard:
-        if place in _ours:  # opening the file again would give up the lock that is held
-            raise _busy(directory, str(os.getpid()))
-        _ours.add(place)
-    try:
-        file = open_lock(place / LOCK, written=True)
-        try:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise DiskError(
-                        f"{directory} cannot be locked: {os.strerror(error.errno or errno.ENOLCK)}",
-                        remedy="Put the tuning database on a file system that has locks: a local disk.",
-                    ) from error
-                raise _busy(directory, os.read(file, 32).decode(errors="replace").strip()) from None
-            os.ftruncate(file, 0)
-            os.write(file, f"{os.getpid()}\n".encode())
-            yield
-        finally:
-            os.close(file)  # which gives the lock up
-    finally:
+    with ExitStack() as stack:
         with _guard:
-            _ours.discard(place)
+            if place in _ours:  # opening the file again would give up the lock that is held
+                raise _busy(directory, str(os.getpid()))
+            _ours.add(place)
+        stack.callback(_ours.discard, place)
+        file = open_lock(place / LOCK, written=True)
+        stack.callback(os.close, file)  # which gives the lock up
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise DiskError(
+                    f"{directory} cannot be locked: {os.strerror(error.errno or errno.ENOLCK)}",
+                    remedy="Put the tuning database on a file system that has locks: a local disk.",
+                ) from error
+            raise _busy(directory, os.read(file, 32).decode(errors="replace").strip()) from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        yield
 
 
 def is_written(directory: Path) -> bool:

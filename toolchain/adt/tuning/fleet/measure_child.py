@@ -217,28 +217,26 @@ class Handler:
             return self._answer(request)
         except Exception as error:  # TVM's errors have many classes
             message = last_line(error)
-            if isinstance(request, Connect):
-                self._close()
+            connects = isinstance(request, Connect)
+            if not connects and self._session and not lost(error) and self._session.alive():
                 return Refused(message)
-            if lost(error) or self._session is None or not self._session.alive():
-                self._close()
-                return Broken(message)
-            return Refused(message)
+            self._close()
+            return Refused(message) if connects else Broken(message)
 
     def _answer(self, request: Request) -> Answer:
-        if isinstance(request, Connect):
+        if isinstance(request, Connect | Disconnect):
             self._close()
+        if isinstance(request, Disconnect):
+            return Done()
+        if isinstance(request, Connect):
             self._session = Session(request)
             return Connected(*self._session.describe())
-        if isinstance(request, Disconnect):
-            self._close()
-            return Done()
         if self._session is None:
             raise ConnectionError("there is no session")
-        if isinstance(request, Prepare):
-            self._session.prepare(request.arguments)
-            return Done()
-        return self._session.measure(request)
+        if isinstance(request, Measure):
+            return self._session.measure(request)
+        self._session.prepare(request.arguments)
+        return Done()
 
     def _close(self) -> None:
         if self._session is not None:

@@ -8,7 +8,6 @@ shared memory that is faster than the cache. On Mali GPUs it is none of its own:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -97,8 +96,6 @@ def uses_texels(function: Any, target: Any) -> bool:
         return True
     return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
 
-
-log = logging.getLogger("adt.tune")
 
 THREADS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Work-items that may reduce together, or share a work-group, where the device takes as many."""
