@@ -15,6 +15,7 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -352,14 +353,12 @@ class TileSearch:
             return Trial(tuple((what, place) for what, place in places if place)) if ways else None
         ran = [trial for trial in self._trials if trial.seconds is not None and trial.seconds < math.inf]
         starts = sorted(ran, key=lambda trial: trial.seconds or 0.0)[:STARTS] or self._trials[:1]
-        best: Trial | None = None
-        least = math.inf
-        for start in starts:
-            slower = math.log((start.seconds or 1.0) / (starts[0].seconds or 1.0))
-            for trial, expected in self._changes(start):
-                if slower + expected < least:
-                    best, least = trial, slower + expected
-        return best
+        tries = [
+            (math.log((start.seconds or 1.0) / (starts[0].seconds or 1.0)) + expected, trial)
+            for start in starts
+            for trial, expected in self._changes(start)
+        ]
+        return min(tries, key=itemgetter(0), default=(0.0, None))[1]
 
     def _changes(self, start: Trial) -> Iterator[tuple[Trial, float]]:
         """Yield the trials that differ from *start* in one decision, and what they may bring."""
