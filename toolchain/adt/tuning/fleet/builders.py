@@ -141,37 +141,31 @@ class LocalBuilders:
     def __init__(self, workers: int, *, timeout: float = TIMEOUT) -> None:
         self.workers = workers
         """Number of builds that can run at once."""
-        self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[BuildOutcome], None]] | None]
-        self._queue = queue.SimpleQueue()
         self._closed = threading.Event()
         self._processes = [BuildProcess(timeout) for _ in range(workers)]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(process,), name="adt-builder", daemon=True)
-            for process in self._processes
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._idle: queue.SimpleQueue[BuildProcess] = queue.SimpleQueue()
+        for process in self._processes:
+            self._idle.put(process)
+        self._pool = ThreadPoolExecutor(workers, "adt-builder")
 
     def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
-        self._queue.put((job, done))
+        self._pool.submit(self._build, job, done)
 
     def close(self) -> None:
         """End all processes, and give up what was not compiled; idempotent."""
         self._closed.set()
-        for _ in self._threads:
-            self._queue.put(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         with ThreadPoolExecutor(self.workers) as pool:
             pool.map(BuildProcess.close, self._processes)
-        for thread in self._threads:
-            thread.join()
+        self._pool.shutdown()
 
-    def _serve(self, process: BuildProcess) -> None:
-        while (item := self._queue.get()) is not None and not self._closed.is_set():
-            job, done = item
-            outcome = process.build(job)
-            if not self._closed.is_set():
-                done(outcome)
+    def _build(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
+        process = self._idle.get()
+        outcome = process.build(job)
+        self._idle.put(process)
+        if not self._closed.is_set():
+            done(outcome)
 
 
 def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
