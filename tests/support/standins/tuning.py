@@ -170,18 +170,8 @@ class FakeFleet:
             failure = result if isinstance(result, Failure) else None
             seconds = (result,) * job.timing.repeat if isinstance(result, float) else ()
             outputs = (self.computed(job.library.decode()),) * job.outputs
-            done(
-                MeasureOutcome(
-                    job.id,
-                    seconds,
-                    failure,
-                    result is None,
-                    on,
-                    CONTEXT.device,
-                    CONTEXT.driver,
-                    outputs,
-                )
-            )
+            kind = CONTEXT.device, CONTEXT.driver
+            done(MeasureOutcome(job.id, seconds, failure, result is None, on, *kind, outputs))
 
     def identity(self) -> tuple[str, str] | None:
         return (CONTEXT.device, CONTEXT.driver) if self.alive else None

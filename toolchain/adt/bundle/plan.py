@@ -24,7 +24,7 @@ from adt.host.sources import TvmSource, find_source, find_xnnpack
 from adt.options.sections import BuildSettings, Settings
 
 if TYPE_CHECKING:
-    from adt.host.opencl_sdk import ClmlSdk, OpenClSdk
+    from adt.host.opencl_sdk import ClmlSdk
 
 FILE = "CMakePresets.json"
 CLML, XNNPACK = LIBRARIES["clml"], LIBRARIES["xnnpack"]
@@ -203,7 +203,12 @@ def plan_build(settings: Settings) -> BuildPlan:
     choice = choose_preset(build)
     platform = choice.platform
     compiler, ndk = _compiler(platform, build)
-    clml, opencl_sdk = _sdks(build, choice)
+    clml = opencl_sdk = None
+    if choice.clml or build.opencl_sdk:
+        from adt.host.opencl_sdk import find_clml, find_opencl_sdk  # only where a build takes an SDK
+
+        clml = find_clml(build.clml, platform.machine) if choice.clml else None
+        opencl_sdk = find_opencl_sdk(build.opencl_sdk, platform.machine)
     source = find_source(settings.tvm)
     options = _options(build, choice, ndk)
     places = {"ADT_TVM_SOURCE": source.path}
@@ -250,17 +255,6 @@ def _key(platform: Platform, identity: Mapping[str, str]) -> str:
     """Return the name of a directory for what has this *identity*."""
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return f"{platform.name}-{digest[:12]}"
-
-
-def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
-    """Find the SDKs that the build was asked to use; what reads them is imported only then."""
-    if not choice.clml and not options.opencl_sdk:
-        return None, None
-    from adt.host.opencl_sdk import find_clml, find_opencl_sdk
-
-    machine = choice.platform.machine
-    clml = find_clml(options.clml, machine) if choice.clml else None
-    return clml, find_opencl_sdk(options.opencl_sdk, machine)
 
 
 def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[str, str]:

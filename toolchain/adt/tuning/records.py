@@ -249,9 +249,7 @@ def scan(path: Path) -> Iterator[Entry | Damage]:
         for number, text in enumerate(file, 1):
             if not text.endswith(b"\n"):
                 yield Damage(number, "it is not finished", unfinished=True)
-            elif number == 1 and _is_header(text, path):
-                continue
-            else:
+            elif number > 1 or not _is_header(text, path):
                 if number == 1:
                     yield Damage(1, "the line that names the format is missing")
                 yield _line_entry(text, number)

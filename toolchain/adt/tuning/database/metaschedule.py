@@ -8,7 +8,6 @@ inside a module's text.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
 import os
@@ -196,7 +195,7 @@ def _module_text(row: Any) -> str:
     try:
         data = base64.b64decode(row[1])
         return data[data.index(b"{") : data.rindex(b"}") + 1].decode()
-    except (TypeError, LookupError, ValueError, binascii.Error):
+    except (TypeError, LookupError, ValueError):
         return ""
 
 

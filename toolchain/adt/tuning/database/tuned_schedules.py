@@ -43,13 +43,9 @@ def tuning_for_target(
         contexts = database.contexts()
         matches = tuple(c for c in contexts if (c.target, c.tvm) == (key, tvm))
         if not matches:
-            log.warning(
-                "%s has no records for %s and TVM %s: no kernel is tuned%s",
-                directory,
-                key_words(key),
-                tvm,
-                f" (it has: {'; '.join(map(describe, contexts))})" if contexts else "",
-            )
+            others = f" (it has: {'; '.join(map(describe, contexts))})" if contexts else ""
+            what = "%s has no records for %s and TVM %s: no kernel is tuned%s"
+            log.warning(what, directory, key_words(key), tvm, others)
             return None
         if tuned_on:
             return _collect(database, _named_context(matches, tuned_on))

@@ -388,7 +388,6 @@ class Worker(threading.Thread):
             self._roster.fail(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
         else:
             self._roster.succeed(name, took)
-            self._roster.set_state(name, "idle")
 
     def _time(self, job: MeasureJob) -> Answer | str:
         """Ask the process for times and outputs of *job*; return the reason as a text where it gave none."""

@@ -105,6 +105,7 @@ class Roster:
             device.measured += 1
             device.busy_seconds += took
             device.failures_in_a_row, device.pause = 0, 0.0
+            device.state = "idle"
             self._success = self._clock()
 
     def fail(self, name: str, reason: str, *, took: float = 0.0, candidate: bool = False) -> float:

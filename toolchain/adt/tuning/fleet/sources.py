@@ -228,7 +228,7 @@ class SerialSource:
         """Measure on *serials*, fit for *bundle*; *ports* are the same on this machine and the device."""
         self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, ports
         self._tried: dict[str, float] = {}
-        self._ready: dict[str, _Ready] = {}
+        self._ready: dict[str, tuple[Device, Hardware, Deployment]] = {}
 
     def presence(self) -> Presence:
         """Ask adb; one on the network that it does not list is connected again now and then."""
@@ -256,38 +256,30 @@ class SerialSource:
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
         """See :meth:`TrackerSource.lease`."""
         try:
-            ready = self._ready.get(slot) or self._prepare(slot, computes)
+            device, hardware, deployment = self._ready.get(slot) or self._prepare(slot, computes)
             before = state.read_server(state.server_home(slot))
             others = before is not None and before.process.alive
-            directory = ready.deployment.directory
-            with device_server(ready.device, ready.deployment, bundle=directory, ports=self.ports) as way:
+            directory = deployment.directory
+            with device_server(device, deployment, bundle=directory, ports=self.ports) as way:
                 yield Lease(
                     name=slot,
-                    hardware=ready.hardware,
+                    hardware=hardware,
                     key=way.key,
                     server=_reached(way),
                     seconds=SHARED_SECONDS if others else None,
-                    alive=lambda: _alive(ready.device),
-                    celsius=lambda: celsius(ready.device),
+                    alive=lambda: _alive(device),
+                    celsius=lambda: celsius(device),
                 )
         except AdtError:
             self._ready.pop(slot, None)  # it may have been restarted, or cleaned
             raise
 
-    def _prepare(self, serial: str, computes: str) -> _Ready:
+    def _prepare(self, serial: str, computes: str) -> tuple[Device, Hardware, Deployment]:
+        """Send the bundle to a device."""
         device = selection.select(serial)
         hardware = hardware_of(device, computes, self.bundle)
-        self._ready[serial] = _Ready(device, hardware, store.deploy(device, self.bundle, None).deployment)
+        self._ready[serial] = device, hardware, store.deploy(device, self.bundle, None).deployment
         return self._ready[serial]
-
-
-@dataclass(frozen=True)
-class _Ready:
-    """A device that the bundle was sent to."""
-
-    device: Device
-    hardware: Hardware
-    deployment: Deployment
 
 
 Source: TypeAlias = TrackerSource | LocalSource | SerialSource
