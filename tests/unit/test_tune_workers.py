@@ -52,7 +52,7 @@ class Phones:
         if self.trouble:
             raise self.trouble
         slots = self.names if self.dedicated else [f"slot {number}" for number, _ in enumerate(self.names)]
-        return Presence(tuple(slots), tuple(Sighting(name, "", there=True) for name in self.names))
+        return tuple(slots), tuple(Sighting(name, "", there=True) for name in self.names)
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:

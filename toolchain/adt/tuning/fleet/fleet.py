@@ -227,21 +227,21 @@ class Fleet:
     def _look(self) -> None:
         """See which devices are there, and have a worker for each."""
         try:
-            presence = self.source.presence()
+            slots, sightings = self.source.presence()
         except AdtError as error:
             log.debug("which devices are there: %s", error.what)
             self.roster.update((), gone="away")
             return
-        self.roster.update(presence.sightings, gone="left")
+        self.roster.update(sightings, gone="left")
         with self._lock:
             if self.ending.is_set():
                 return
             for slot, worker in list(self._workers.items()):
-                if slot not in presence.slots:
+                if slot not in slots:
                     worker.leave()
                 if not worker.is_alive():
                     del self._workers[slot]
-            for slot in presence.slots:
+            for slot in slots:
                 if slot not in self._workers:
                     self._workers[slot] = Worker(self, slot)
                     self._workers[slot].start()

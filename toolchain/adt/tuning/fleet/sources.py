@@ -71,13 +71,8 @@ class Sighting:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Presence:
-    """The devices that are there at one moment."""
-
-    slots: tuple[str, ...]
-    """One worker for each: as many as can measure at a time."""
-    sightings: tuple[Sighting, ...]
+Presence: TypeAlias = tuple[tuple[str, ...], tuple[Sighting, ...]]
+"""Slots, as many as can measure at a time, each for a worker; and the devices that are there now."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class TrackerSource:
         serials = _serials()
         names = dict.fromkeys(serials.get(address, address) for address in self._addresses())
         slots = tuple(f"{self.key} {number}" for number, _ in enumerate(names, 1))
-        return Presence(slots, tuple(Sighting(name, "", there=True) for name in names))
+        return slots, tuple(Sighting(name, "", there=True) for name in names)
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
@@ -195,7 +190,7 @@ class LocalSource:
         self.exclusive = exclusive
 
     def presence(self) -> Presence:
-        return Presence((THIS_MACHINE,), (Sighting(THIS_MACHINE, this_processor(), there=True),))
+        return (THIS_MACHINE,), (Sighting(THIS_MACHINE, this_processor(), there=True),)
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
@@ -241,7 +236,7 @@ class SerialSource:
             if device is None or device.state == "offline":
                 self._reconnect(serial)
             sightings.append(Sighting(serial, device.model if device else "", there, "" if there else state))
-        return Presence(tuple(each.name for each in sightings if each.there), tuple(sightings))
+        return tuple(each.name for each in sightings if each.there), tuple(sightings)
 
     def _reconnect(self, serial: str) -> None:
         now = time.monotonic()
