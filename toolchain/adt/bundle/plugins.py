@@ -114,12 +114,10 @@ def _recorded_digests(distribution: str) -> dict[str, str]:
 
 def _compiler(plugin: Plugin) -> Tool:
     remedy = f"apt-get install g++   (or set CXX): {plugin.what} is compiled once"
-    if named := os.environ.get("CXX"):
-        return find_tool(named, remedy=remedy)
-    for name in ("c++", "g++", "clang++"):
-        if shutil.which(name):
-            return find_tool(name, remedy=remedy)
-    raise ToolNotFound("there is no C++ compiler on PATH (c++, g++ or clang++)", remedy=remedy)
+    name = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), None)
+    if name is None:
+        raise ToolNotFound("there is no C++ compiler on PATH (c++, g++ or clang++)", remedy=remedy)
+    return find_tool(name, remedy=remedy)
 
 
 def _key(wheel: Wheel, source: TvmSource, compiler: Tool, project: Path) -> str:

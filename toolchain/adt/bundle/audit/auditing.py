@@ -12,10 +12,11 @@ from adt.bundle.audit.checks import check_file, check_needed, check_reach, check
 from adt.bundle.audit.destination import (
     ANDROID,
     KERNEL,
+    PAGE_SIZES,
     Destination,
     destination,
+    obstacle,
     own_directories,
-    page_sizes,
     system_of,
 )
 from adt.bundle.audit.report import REFUSED, WARNING, Deploy, ElfReport, FileAudit, Finding, Symbols, table
@@ -68,7 +69,7 @@ def _audit_one(file: Binary | Unreadable, providers: Providers, likely: str) -> 
     system = own if own == KERNEL else destination.system or own or likely
     findings = [*check_file(facts, destination, system), *_in_apk(file)]
     level = destination.level_for(facts) if system == ANDROID else None
-    sizes = page_sizes(facts, bionic=system == ANDROID)
+    sizes = tuple(page for page in PAGE_SIZES if not obstacle(facts, page, bionic=system == ANDROID))
     if system == KERNEL or any(finding.code in ("machine", "not-linked") for finding in findings):
         return FileAudit(file.name, facts, system, level, sizes, (), NO_SYMBOLS, tuple(findings))
     needs, about_needs = check_needed(file, providers, system)

@@ -90,11 +90,6 @@ def may_have_large_pages(machine: str, system: str) -> bool:
     return machine in LARGE_PAGE_MACHINES.get(system, ())
 
 
-def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
-    """Return the page sizes in bytes that the segments fit, of :data:`PAGE_SIZES`."""
-    return tuple(page for page in PAGE_SIZES if not obstacle(facts, page, bionic=bionic))
-
-
 def obstacle(facts: ElfFacts, page: int, *, bionic: bool) -> str:
     """Return why the segments cannot be mapped with pages of *page* bytes; empty if they can.
 
