@@ -24,7 +24,7 @@ from adt.host.sources import TvmSource, find_source, find_xnnpack
 from adt.options.sections import BuildSettings, Settings
 
 if TYPE_CHECKING:
-    from adt.host.opencl_sdk import ClmlSdk
+    from adt.host.opencl_sdk import OpenClSdk
 
 FILE = "CMakePresets.json"
 CLML, XNNPACK = LIBRARIES["clml"], LIBRARIES["xnnpack"]
@@ -182,7 +182,7 @@ class BuildPlan:
     preset: str
     source: TvmSource
     ndk: Ndk | None
-    clml: ClmlSdk | None
+    clml: OpenClSdk | None
     options: BuildSettings
     identity: Mapping[str, str]
     """Everything but paths that decides the bundle's bytes, by name; directories have its digest."""

@@ -17,11 +17,24 @@ from adt.errors import PackageError, SdkError
 from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
 
+log = logging.getLogger("adt.clml")
+
 INCLUDE_DIRECTORIES = ("", "include")
 """Directories, relative to an SDK, in which TVM's build looks for headers."""
 LIBRARY_DIRECTORIES = ("lib64", "lib")
 LIBRARY = "libOpenCL.so"
 HEADER = "CL/cl.h"
+REMEDY = "Pass --opencl-sdk DIR with include/CL/cl.h and lib/libOpenCL.so in it, or leave it out."
+
+VARIABLES = ("ADRENO_OPENCL", "CLML_SDK")
+"""Looked at in this order, after ``--clml``."""
+CLML_HEADER = "CL/cl_qcom_ml_ops.h"
+VERSION = "CL_QCOM_ML_OPS_H_MAJOR_VERSION"
+NEWEST = 5
+"""Newest major version that TVM's sources distinguish."""
+CLML_REMEDY = (
+    "Pass --clml DIR with the root of Qualcomm's OpenCL ML SDK (docs/clml.md says what belongs in it)."
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +42,14 @@ class OpenClSdk:
     """A complete OpenCL SDK on this machine."""
 
     path: Path
+    origin: str
+    """Source of the path: ``--opencl-sdk``; of the CLML SDK ``--clml``, ``ADRENO_OPENCL`` or ``CLML_SDK``."""
     library: Path
     """The libOpenCL.so for the machine that is built for."""
+    version: str
+    """``CL_QCOM_ML_OPS_H_MAJOR_VERSION`` of the CLML SDK's header; empty for others."""
     digest: str
-    """Digest (sha256) of the library: another one at the same path is another build."""
+    """Digests (sha256) of CLML's header and the library: another SDK at the same path is another build."""
 
 
 def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
@@ -40,27 +57,58 @@ def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
     if not explicit:
         return None
     path = Path(explicit).expanduser().absolute()
-    remedy = "Pass --opencl-sdk DIR with include/CL/cl.h and lib/libOpenCL.so in it, or leave it out."
+    return _complete("OpenCL", path, "--opencl-sdk", machine, HEADER, remedy=REMEDY)
+
+
+def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] = os.environ) -> OpenClSdk:
+    """Find the CLML SDK in *explicit*, else where the environment says, for the ELF *machine*."""
+    named = [("--clml", explicit), *((variable, environ.get(variable, "")) for variable in VARIABLES)]
+    given = [(origin, Path(text).expanduser().absolute()) for origin, text in named if text]
+    if not given:
+        looked = ", ".join(origin for origin, _ in named)
+        raise SdkError(f"no CLML SDK was named (looked at {looked})", remedy=CLML_REMEDY)
+    (origin, path), *others = given
+    for other, elsewhere in others:
+        if elsewhere.resolve() != path.resolve():
+            log.warning("%s names %s, but %s is used (from %s)", other, elsewhere, path, origin)
+    sdk = _complete("CLML", path, origin, machine, CLML_HEADER, macro=VERSION, remedy=CLML_REMEDY)
+    if int(sdk.version) > NEWEST:
+        log.warning(
+            "CLML SDK %s has version %s, newer than TVM's sources know (%d)", path, sdk.version, NEWEST
+        )
+    return sdk
+
+
+def _complete(
+    kind: str, path: Path, origin: str, machine: str, header: str, *, macro: str = "", remedy: str
+) -> OpenClSdk:
+    """Check that the SDK at *path* has *header*, which defines *macro*, and a library for *machine*."""
     if not path.is_dir():
-        raise SdkError(f"the OpenCL SDK {path} is not a directory", remedy=remedy)
+        raise SdkError(f"the {kind} SDK {path} (from {origin}) is not a directory", remedy=remedy)
     problems: list[str] = []
-    find_header(path, HEADER, problems)
-    library = find_library(path, machine, problems)
+    headers = [path / directory / header for directory in INCLUDE_DIRECTORIES]
+    headers = [file for file in headers if file.is_file()][:1]
+    version = _version(headers[0], macro) if headers and macro else ""
+    if not headers:
+        problems.append(f"{header} is missing (looked in {path} and its include/)")
+    elif macro and not version:
+        problems.append(f"{headers[0].relative_to(path)} does not define {macro}")
+    library = _library(path, machine, problems)
     if problems or library is None:
-        raise SdkError(f"{path} is no complete OpenCL SDK: {'; '.join(problems)}", remedy=remedy)
-    return OpenClSdk(path, library, file_sha256(library))
+        what = f"{path} (from {origin}) is no complete {kind} SDK: {'; '.join(problems)}"
+        raise SdkError(what, remedy=remedy)
+    digests = map(file_sha256, [*headers, library] if macro else [library])
+    return OpenClSdk(path, origin, library, version, " ".join(digests))
 
 
-def find_header(path: Path, name: str, problems: list[str]) -> Path | None:
-    """Find the header *name* (``CL/…``) of the SDK at *path*; add its absence to *problems*."""
-    for directory in INCLUDE_DIRECTORIES:
-        if (header := path / directory / name).is_file():
-            return header
-    problems.append(f"{name} is missing (looked in {path} and its include/)")
-    return None
+def _version(header: Path, macro: str) -> str:
+    """Return the number that *header* defines as *macro*; empty when it does not."""
+    text = header.read_text(errors="replace")
+    match = re.search(rf"^\s*#\s*define\s+{macro}\s+(\d{{1,9}})", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
-def find_library(path: Path, machine: str, problems: list[str]) -> Path | None:
+def _library(path: Path, machine: str, problems: list[str]) -> Path | None:
     """Find the libOpenCL.so for *machine* among the SDK's; say in *problems* why there is none."""
     obstacles: list[str] = []
     for directory in LIBRARY_DIRECTORIES:
@@ -75,74 +123,6 @@ def find_library(path: Path, machine: str, problems: list[str]) -> Path | None:
         if is_for == machine:
             return library
         obstacles.append(f"{directory}/{LIBRARY} is for {is_for}, not for {machine}")
-    problems += obstacles or [
-        f"{LIBRARY} is missing (looked in {' and '.join(f'{d}/' for d in LIBRARY_DIRECTORIES)})"
-    ]
+    missing = f"{LIBRARY} is missing (looked in {' and '.join(f'{d}/' for d in LIBRARY_DIRECTORIES)})"
+    problems += obstacles or [missing]
     return None
-
-
-log = logging.getLogger("adt.clml")
-
-VARIABLES = ("ADRENO_OPENCL", "CLML_SDK")
-"""Looked at in this order, after ``--clml``."""
-CLML_HEADER = "CL/cl_qcom_ml_ops.h"
-VERSION = "CL_QCOM_ML_OPS_H_MAJOR_VERSION"
-NEWEST = 5
-"""Newest major version that TVM's sources distinguish."""
-REMEDY = "Pass --clml DIR with the root of Qualcomm's OpenCL ML SDK (docs/clml.md says what belongs in it)."
-
-
-@dataclass(frozen=True)
-class ClmlSdk:
-    """A complete CLML SDK on this machine."""
-
-    path: Path
-    version: str
-    """``CL_QCOM_ML_OPS_H_MAJOR_VERSION`` of its header."""
-    library: Path
-    """The libOpenCL.so for the machine that is built for."""
-    origin: str
-    """Source of the path: ``--clml``, ``ADRENO_OPENCL``, ``CLML_SDK``."""
-    digest: str
-    """Digest (sha256) of its header and its library: another SDK at the same path is another build."""
-
-
-def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] | None = None) -> ClmlSdk:
-    """Find the SDK in *explicit*, else where the environment says, for the ELF *machine* (``AARCH64``)."""
-    environ = os.environ if environ is None else environ
-    named = [("--clml", explicit), *((variable, environ.get(variable, "")) for variable in VARIABLES)]
-    given = [(origin, Path(text).expanduser().absolute()) for origin, text in named if text]
-    if not given:
-        raise SdkError(
-            f"no CLML SDK was named (looked at {', '.join(origin for origin, _ in named)})", remedy=REMEDY
-        )
-    (origin, path), *others = given
-    for other, elsewhere in others:
-        if elsewhere.resolve() != path.resolve():
-            log.warning("%s names %s, but %s is used (from %s)", other, elsewhere, path, origin)
-    return _validated(path, origin, machine)
-
-
-def _validated(path: Path, origin: str, machine: str) -> ClmlSdk:
-    if not path.is_dir():
-        raise SdkError(f"the CLML SDK {path} (from {origin}) is not a directory", remedy=REMEDY)
-    problems: list[str] = []
-    header = find_header(path, CLML_HEADER, problems)
-    version = _version(header) if header else ""
-    if header and not version:
-        problems.append(f"{header.relative_to(path)} does not define {VERSION}")
-    library = find_library(path, machine, problems)
-    if problems or header is None or library is None:
-        raise SdkError(
-            f"{path} (from {origin}) is no complete CLML SDK: {'; '.join(problems)}", remedy=REMEDY
-        )
-    if int(version) > NEWEST:
-        log.warning("CLML SDK %s has version %s, newer than TVM's sources know (%d)", path, version, NEWEST)
-    return ClmlSdk(path, version, library, origin, f"{file_sha256(header)} {file_sha256(library)}")
-
-
-def _version(header: Path) -> str:
-    """Return the version that *header* defines; empty when it does not."""
-    text = header.read_text(errors="replace")
-    match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d{{1,9}})", text, re.MULTILINE)
-    return match[1] if match else ""
