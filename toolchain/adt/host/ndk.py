@@ -41,21 +41,14 @@ class Known:
     reason: str
 
 
+_OLD_BINUTILS = "GNU binutils are still in it; the build uses LLVM's, which r23 made the only ones"
+_SMALL_PAGES = "16 KB pages come from our linker flags; its libc++_shared.so has 4 KB pages"
+_RAN = "TVM 0.25's runtime built with its sysroot ran on bionic; its libc++_shared.so has 4 KB pages"
 KNOWN = (
-    Known(
-        0,
-        MINIMUM - 1,
-        "too old",
-        "GNU binutils are still in it; the build uses LLVM's, which r23 made the only ones",
-    ),
-    Known(23, 23, "not tried", "16 KB pages come from our linker flags; its libc++_shared.so has 4 KB pages"),
-    Known(
-        24,
-        24,
-        "known good",
-        "TVM 0.25's runtime built with its sysroot ran on bionic; its libc++_shared.so has 4 KB pages",
-    ),
-    Known(25, 26, "not tried", "16 KB pages come from our linker flags; its libc++_shared.so has 4 KB pages"),
+    Known(0, MINIMUM - 1, "too old", _OLD_BINUTILS),
+    Known(23, 23, "not tried", _SMALL_PAGES),
+    Known(24, 24, "known good", _RAN),
+    Known(25, 26, "not tried", _SMALL_PAGES),
     Known(27, 27, "not tried", "16 KB pages with ANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES, which the presets set"),
     Known(28, NEWEST_KNOWN, "not tried", "16 KB pages are its default"),
     Known(NEWEST_KNOWN + 1, 999, "too new", "newer than this adt; it is tried as it is"),
@@ -131,9 +124,8 @@ class Ndk:
         )
 
 
-def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> Ndk:
+def find_ndk(explicit: str = "", *, environ: Mapping[str, str] = os.environ) -> Ndk:
     """Return the NDK to use; a warning names other places that disagree."""
-    environ = os.environ if environ is None else environ
     places = list(_places(explicit, environ))
     if not places:
         looked = ", ".join(("--ndk", *VARIABLES, "$ANDROID_HOME/ndk", f"{DEFAULT_SDK}/ndk"))
@@ -142,11 +134,11 @@ def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) ->
             remedy="Install one (Android Studio's SDK manager, or sdkmanager 'ndk;28.2.13676358') and pass"
             " --ndk DIR. Without one, `--for linux-aarch64` builds with Debian's cross GCC.",
         )
-    origin, path = places[0]
+    (origin, path), *others = places
     chosen = _validated(path, origin)
     if chosen.major > NEWEST_KNOWN:
         log.warning("NDK %s is %s: %s", chosen.revision, chosen.known.verdict, chosen.known.reason)
-    for other_origin, other in places[1:]:
+    for other_origin, other in others:
         if other.resolve() != path.resolve() and not other_origin.endswith("/ndk"):
             log.warning("%s names %s, but %s is used (from %s)", other_origin, other, path, origin)
     return chosen
@@ -172,9 +164,8 @@ class Listed:
     """:func:`find_ndk` would take this one."""
 
 
-def list_ndks(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[Listed, ...]:
+def list_ndks(explicit: str = "", *, environ: Mapping[str, str] = os.environ) -> tuple[Listed, ...]:
     """List every place where an NDK could be, in the order in which they are looked at."""
-    environ = os.environ if environ is None else environ
     listed: list[Listed] = []
     for origin, path in _places(explicit, environ, all_versions=True):
         if any(path.resolve() == other.path.resolve() for other in listed):
@@ -210,17 +201,26 @@ def _places(
     for variable in VARIABLES:
         if value := environ.get(variable):
             yield variable, Path(value).expanduser().absolute()
-    for variable in (*SDK_VARIABLES, ""):
-        sdk = environ.get(variable, "") if variable else DEFAULT_SDK
-        side_by_side = Path(sdk).expanduser() / "ndk" if sdk else None
-        if side_by_side and side_by_side.is_dir():
-            found = sorted((d for d in side_by_side.iterdir() if d.is_dir()), key=_as_version)
-            for directory in reversed(found if all_versions else found[-1:]):
-                yield f"{'$' + variable if variable else DEFAULT_SDK}/ndk", directory.absolute()
+    for origin, sdk in _sdk_places(environ):
+        ndks = sorted(filter(Path.is_dir, sdk.glob("ndk/*")), key=_version, reverse=True)
+        for directory in ndks if all_versions else ndks[:1]:
+            yield f"{'$' if origin in SDK_VARIABLES else ''}{origin}/ndk", directory
 
 
-def _as_version(path: Path) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", path.name))
+def _sdk_places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    for variable in SDK_VARIABLES:
+        if value := environ.get(variable):
+            yield variable, Path(value).expanduser().absolute()
+    default = Path(DEFAULT_SDK).expanduser()
+    if default.is_dir():
+        yield DEFAULT_SDK, default
+
+
+def _version(path: Path) -> tuple[list[int], bool, list[int]]:
+    """Return the version in the name of *path*, for sorting; a release comes after its candidates."""
+    name, candidate, number = path.name.partition("-rc")
+    numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in (name, number)]
+    return numbers[0], not candidate, numbers[1]
 
 
 def _validated(path: Path, origin: str) -> Ndk:
@@ -285,9 +285,8 @@ class ApkTools:
     """Source of the tools, for people."""
 
 
-def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> ApkTools:
+def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] = os.environ) -> ApkTools:
     """Find the tools of the SDK *explicit*, else of the first SDK that has them all, else Debian's."""
-    environ = os.environ if environ is None else environ
     if explicit:
         return _of_sdk(Path(explicit).expanduser().absolute(), "--sdk")
     for origin, path in _sdk_places(environ):
@@ -296,15 +295,6 @@ def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] | None = No
         except SdkError as error:
             log.debug("%s", error.what)
     return _of_debian()
-
-
-def _sdk_places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    for variable in SDK_VARIABLES:
-        if value := environ.get(variable):
-            yield variable, Path(value).expanduser().absolute()
-    default = Path(DEFAULT_SDK).expanduser()
-    if default.is_dir():
-        yield DEFAULT_SDK, default
 
 
 def _of_sdk(sdk: Path, origin: str) -> ApkTools:
@@ -334,26 +324,18 @@ def _of_sdk(sdk: Path, origin: str) -> ApkTools:
 
 def _newest(directory: Path, files: tuple[str, ...]) -> Path | None:
     """Return the subdirectory with the highest version in its name that has all *files*; None: none has."""
-
-    def version(path: Path) -> tuple[list[int], bool, list[int]]:
-        name, candidate, number = path.name.partition("-rc")  # it comes before its release
-        numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in (name, number)]
-        return numbers[0], not candidate, numbers[1]
-
     whole = [path for path in directory.glob("*") if all((path / file).is_file() for file in files)]
-    return max(whole, key=version, default=None)
+    return max(whole, key=_version, default=None)
 
 
 def _of_debian() -> ApkTools:
     """Find the same programs as Debian packages them."""
-    programs = {name: which(name) for name in ("aapt2", "apksigner")}
-    missing = [name for name, path in programs.items() if path is None]
-    missing += [] if DEBIAN_FRAMEWORK.is_file() else [str(DEBIAN_FRAMEWORK)]
-    aapt2, apksigner = programs["aapt2"], programs["apksigner"]
-    if missing or aapt2 is None or apksigner is None:
-        raise ToolNotFound(
-            f"this machine cannot make an APK: no Android SDK with build-tools and a platform, and no "
-            f"{', '.join(missing)}",
-            remedy=REMEDY,
-        )
-    return ApkTools(Path(aapt2), Path(apksigner), DEBIAN_FRAMEWORK, "Debian's packages")
+    aapt2, apksigner = which("aapt2"), which("apksigner")
+    if aapt2 and apksigner and DEBIAN_FRAMEWORK.is_file():
+        return ApkTools(Path(aapt2), Path(apksigner), DEBIAN_FRAMEWORK, "Debian's packages")
+    parts = {"aapt2": aapt2, "apksigner": apksigner, str(DEBIAN_FRAMEWORK): DEBIAN_FRAMEWORK.is_file()}
+    missing = ", ".join(name for name, present in parts.items() if not present)
+    raise ToolNotFound(
+        f"this machine cannot make an APK: no Android SDK with build-tools and a platform, and no {missing}",
+        remedy=REMEDY,
+    )

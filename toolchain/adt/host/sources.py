@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tarfile import TarInfo
@@ -85,20 +86,24 @@ def wheel_version() -> str:
     )
 
 
-def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None) -> TvmSource:
+def find_source(settings: TvmSettings, *, environ: Mapping[str, str] = os.environ) -> TvmSource:
     """Walk the provider chain and return the first tree; SourceError if a named one, or every one, fails."""
-    environ = dict(os.environ) if environ is None else environ
     if settings.tvm_source:
         return _own_tree(Path(settings.tvm_source), "given with --tvm-source or the tvm.source setting")
     if home := environ.get("TVM_HOME"):
         return _own_tree(Path(home), "TVM_HOME names it")
     tag = f"v{wheel_version()}"
-    if settings.provider == "auto" and (cached := _cached(tag)):
-        return cached
+    selection = hashlib.sha256("\n".join(SDIST_KEEP).encode()).hexdigest()[:8]
+    git_entry = f"tvm-source/git-{tag}"
+    sdist_entry = f"tvm-source/registry-{SDIST.sha256[:12]}-{selection}"
+    if settings.provider == "auto":
+        for name, origin in ((git_entry, f"upstream's tag {tag}"), (sdist_entry, SDIST.filename)):
+            if cached := cache.lookup(name):
+                return _described(cached, "cache", f"it was obtained before, from {origin}")
     if settings.provider == "git" or (settings.provider == "auto" and git_reaches(tag)):
-        path, reused = cache.entry(_git_entry(tag), lambda directory: _clone_tvm(tag, directory))
+        path, reused = cache.entry(git_entry, lambda directory: _clone_tvm(tag, directory))
         return _described(path, "cache" if reused else "git", f"upstream's tag {tag}, as the installed wheel")
-    path, reused = cache.entry(_sdist_entry(), _unpack_sdist)
+    path, reused = cache.entry(sdist_entry, _unpack_sdist)
     reason = f"{SDIST.filename} of the package index carries a tree for {tag}"
     if settings.provider == "auto" and not reused:
         reason += "; git does not reach upstream's tag from here"
@@ -111,22 +116,6 @@ def git_reaches(tag: str) -> bool:
         return False
     ask = ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"]
     return run(ask, timeout=10, check=False).returncode == 0
-
-
-def _git_entry(tag: str) -> str:
-    return f"tvm-source/git-{tag}"
-
-
-def _sdist_entry() -> str:
-    selection = hashlib.sha256("\n".join(SDIST_KEEP).encode()).hexdigest()[:8]
-    return f"tvm-source/registry-{SDIST.sha256[:12]}-{selection}"
-
-
-def _cached(tag: str) -> TvmSource | None:
-    for name, what in ((_git_entry(tag), f"upstream's tag {tag}"), (_sdist_entry(), SDIST.filename)):
-        if path := cache.lookup(name):
-            return _described(path, "cache", f"it was obtained before, from {what}")
-    return None
 
 
 def _own_tree(path: Path, reason: str) -> TvmSource:
@@ -158,8 +147,7 @@ def _own_digest(path: Path) -> str:
         if known == quick:
             return digest
     digest = cache.tree_digest(path, SDIST_KEEP)
-    with cache.fresh_file(memory) as temporary:
-        temporary.write_text(f"{digest} {quick}")
+    cache.write_text(memory, f"{digest} {quick}")
     return digest
 
 
@@ -185,17 +173,13 @@ def _clone_tvm(tag: str, directory: Path) -> None:
     log.info("cloning %s at %s", GIT_URL, tag)
     remedy = "Check the network, or use another source: --tvm-source PATH, or ADT_TVM_PROVIDER=registry."
     git = ["git", "-c", "advice.detachedHead=false"]
-    clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, str(directory / "tree")]
+    clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, directory]
     run(clone, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
-    tree = directory / "tree"
-    listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=tree).stdout.split()
+    listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=directory).stdout.split()
     submodules = [name for name in SUBMODULES if name in listed]
     update = [*git, "submodule", "update", "--init", "--recursive", "--depth", "1", *submodules]
-    run(update, cwd=tree, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
-    shutil.rmtree(tree / ".git")
-    for item in tree.iterdir():
-        item.rename(directory / item.name)
-    tree.rmdir()
+    run(update, cwd=directory, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
+    shutil.rmtree(directory / ".git")
 
 
 def _unpack_sdist(directory: Path) -> None:
@@ -229,9 +213,9 @@ class Tree:
     header: str
 
     @property
-    def tarball(self) -> str:
-        """Name of Debian's file."""
-        return f"{self.name}_0.0~git{self.date}.{self.commit[:7]}.orig.tar.xz"
+    def version(self) -> str:
+        """Debian's version of it."""
+        return f"0.0~git{self.date}.{self.commit[:7]}"
 
 
 TREES = (
@@ -345,11 +329,12 @@ def _clone(tree: Tree, directory: Path) -> None:
 
 
 def _fetch(tree: Tree) -> Path:
-    url = f"{POOL}/{tree.name[0]}/{tree.name}/{tree.tarball}"
+    tarball = f"{tree.name}_{tree.version}.orig.tar.xz"
+    url = f"{POOL}/{tree.name[0]}/{tree.name}/{tarball}"
 
     def fetch(partial: Path) -> None:
         if not os.access(APT_HELPER, os.X_OK):
-            raise DownloadError(f"there is no apt here to fetch Debian's {tree.tarball}", remedy=REMEDY)
+            raise DownloadError(f"there is no apt here to fetch Debian's {tarball}", remedy=REMEDY)
         run(
             [APT_HELPER, "download-file", url, partial, f"SHA256:{tree.sha256}"],
             timeout=600,
@@ -359,11 +344,11 @@ def _fetch(tree: Tree) -> Path:
         )
 
     wrong = "It is not the file that was meant: do not use it."
-    return cache.downloaded(tree.tarball, tree.sha256, fetch, url, remedy=REMEDY, wrong=wrong)
+    return cache.downloaded(tarball, tree.sha256, fetch, url, remedy=REMEDY, wrong=wrong)
 
 
 def _unpack(tree: Tree, archive: Path, directory: Path) -> None:
-    top = f"{tree.name}-0.0~git{tree.date}.{tree.commit[:7]}/"
+    top = f"{tree.name}-{tree.version}/"
 
     def wanted(member: TarInfo) -> str:
         name = member.name.removeprefix("./").removeprefix(top)
