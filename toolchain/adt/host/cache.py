@@ -144,60 +144,57 @@ def stat_digest(root: Path) -> str:
 
 
 @contextlib.contextmanager
-def fresh_dir(final: Path) -> Iterator[Path]:
-    """Yield a temporary directory that takes the place of *final* when the block succeeds, and else goes."""
+def _written(final: Path) -> Iterator[Path]:
+    """Yield a temporary name beside *final*; what is left under it at the end of the block is removed."""
     temporary = temporary_name(final)
     with reaped_path(temporary):
         try:
             with disk_errors(f"writing {final}", final, temporary=temporary):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
-                temporary.mkdir()
                 yield temporary
-                _put(temporary, final)
         finally:
-            if temporary.is_symlink():  # the old one
-                temporary.unlink()
-            shutil.rmtree(temporary, ignore_errors=True)
+            if temporary.is_dir() and not temporary.is_symlink():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+
+
+@contextlib.contextmanager
+def fresh_dir(final: Path) -> Iterator[Path]:
+    """Yield a temporary directory that takes the place of *final* when the block succeeds, and else goes."""
+    with _written(final) as temporary:
+        temporary.mkdir()
+        yield temporary
+        _put(temporary, final)
 
 
 def _put(temporary: Path, final: Path) -> None:
     """Let the directory *temporary* be *final*; the old one, if any, is then *temporary*."""
     if not final.exists():
         temporary.rename(final)
-    elif not _exchange(temporary, final):
+        return
+    import ctypes
+
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # of glibc, from 2.28 on
+    paths = AT_FDCWD, os.fsencode(temporary), AT_FDCWD, os.fsencode(final)
+    if renameat2 is None or renameat2(*paths, RENAME_EXCHANGE):  # the file system cannot
         old = temporary.with_suffix(".old")
         final.rename(old)
         temporary.rename(final)
         old.rename(temporary)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Give each the other's name in one step; False: the file system cannot."""
-    import ctypes
-
-    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # of glibc, from 2.28 on
-    return renameat2 is not None and not renameat2(
-        AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE
-    )
-
-
 @contextlib.contextmanager
 def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path that replaces *final* when the block succeeds, by then on disk if *durable*."""
-    temporary = temporary_name(final)
-    with reaped_path(temporary):
-        try:
-            with disk_errors(f"writing {final}", final, temporary=temporary):
-                temporary.parent.mkdir(parents=True, exist_ok=True)
-                yield temporary
-                if durable:
-                    sync(temporary)
-                temporary.replace(final)
-                if durable:
-                    sync(temporary.parent)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+    with _written(final) as temporary:
+        yield temporary
+        if durable:
+            sync(temporary)
+        temporary.replace(final)
+        if durable:
+            sync(temporary.parent)
 
 
 def write_text(final: Path, text: str) -> None:
