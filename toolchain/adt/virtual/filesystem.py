@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.virtual import namespaces, properties, rootfs
@@ -37,41 +36,34 @@ SECRETS = ("kcore", "keys", "kmsg", "sched_debug", "timer_list")
 """Files of /proc that show the host's memory and keys: on the device they are /dev/null."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Sources of the parts of the device's file system."""
-
-    userland: Path
-    """A tree with /system/bin/sh in it."""
-    data: Path
-    """The host's directory that becomes /data; the new root is mounted on the directory that it is in."""
-    data_size: str
-    """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
-    abi: Abi
-
-
-def build(layout: Layout, name: str, interpreter: Path | None) -> None:
+def build(
+    name: str, userland: Path, data: Path, *, data_size: str, abi: Abi, interpreter: Path | None
+) -> None:
     """Mount everything and make it ``/``. Called by PID 1 of the new namespaces.
 
-    *interpreter* is the static qemu for this user namespace's own binfmt_misc; None when arm64 programs
-    already run (a host-wide rule, or an arm64 host).
+    Args:
+        userland: a tree with /system/bin/sh in it.
+        data: becomes /data; the new root is mounted on the directory that it is in.
+        data_size: instead of *data*: the size of a tmpfs, such as ``64m``; empty for none.
+        interpreter: the static qemu for this user namespace's own binfmt_misc; None when arm64 programs
+            already run (a host-wide rule, or an arm64 host).
     """
     scripts = properties.scripts()
     if interpreter is not None:
         interpreter.stat()
     # by descriptor, as root of the device may not reach these places below the starter's home directory
+    mount_point = data.parent
     userland, data = (
         Path(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}")
-        for place in (layout.userland, layout.data)
+        for place in (userland, data)
     )
-    namespaces.enter_new_root(layout.data.parent, "mode=0755,size=16m")
+    namespaces.enter_new_root(mount_point, "mode=0755,size=16m")
     root = Path()
     for directory in rootfs.OWN:
         (root / directory).mkdir()
     # a descriptor's name is a link, which would pass for one that the userland has
     namespaces.bind(userland, root / "tmp")
-    layout = replace(layout, userland=root / "tmp", data=data)
-    for shown, source in rootfs.parts(layout.userland).items():
+    for shown, source in rootfs.parts(root / "tmp").items():
         show(source, root / shown)
     for link, target in STANDARD_LINKS.items():
         if not os.path.lexists(root / link):
@@ -79,11 +71,13 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     namespaces.mount("proc", root / "proc", "proc")
     if interpreter is not None:
         namespaces.register_interpreter(root / "proc/sys/fs/binfmt_misc", interpreter)
-    make_dev(root / "dev", properties.of_device(name, layout.userland, layout.abi))
-    show_boot_id(root)
+    make_dev(root / "dev", properties.of_device(name, root / "tmp", abi))
+    # a boot identifier of its own, where the kernel's is read
+    new_boot_id(root / BOOT_ID.lstrip("/"))
+    namespaces.bind(root / BOOT_ID.lstrip("/"), root / KERNEL_BOOT_ID.lstrip("/"))
     namespaces.unmount(root / "tmp")
     namespaces.mount("tmp", root / "tmp", "tmpfs", 0, "mode=1777")
-    make_data(root, layout)
+    make_data(root / "data", data, data_size)
     make_sys(root / "sys")
     hide_host(root / "proc")
     tools = root / properties.TOOLS.lstrip("/")
@@ -143,21 +137,12 @@ def make_dev(dev: Path, at_boot: dict[str, str]) -> None:
     store.write_text(properties.text(at_boot))
 
 
-def show_boot_id(root: Path) -> None:
-    """Give the device a boot identifier of its own, where the kernel's is read."""
-    file = root / BOOT_ID.lstrip("/")
-    new_boot_id(file)
-    file.chmod(0o444)
-    namespaces.bind(file, root / KERNEL_BOOT_ID.lstrip("/"))
-
-
-def make_data(root: Path, layout: Layout) -> None:
-    """Mount ``/data`` and make the directories that tools expect in it."""
-    data = root / "data"
-    if layout.data_size:
-        namespaces.mount("data", data, "tmpfs", namespaces.MS_NOSUID, f"mode=0771,size={layout.data_size}")
+def make_data(data: Path, source: Path, size: str) -> None:
+    """Mount *source*, or a tmpfs of *size*, on *data* and make the directories that tools expect in it."""
+    if size:
+        namespaces.mount("data", data, "tmpfs", namespaces.MS_NOSUID, f"mode=0771,size={size}")
     else:
-        namespaces.bind(layout.data, data)
+        namespaces.bind(source, data)
     for directory in DATA_DIRECTORIES:
         (data / directory).mkdir(parents=True, exist_ok=True)
     (data / "local/tmp").chmod(0o1777)
@@ -182,3 +167,4 @@ KERNEL_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 def new_boot_id(path: Path) -> None:
     """Write a fresh random identifier, as the kernel does at a boot, to *path* in place."""
     path.write_text(f"{uuid.uuid4()}\n")
+    path.chmod(0o444)

@@ -132,9 +132,11 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     abi = abis.named(boot.abi)
-    layout = filesystem.Layout(Path(boot.userland), Path(boot.data), boot.data_size, abi)
-    log.info("virtual device %s: %s", boot.name, properties.notice(layout.userland, abi))
-    filesystem.build(layout, boot.name, Path(boot.interpreter) if boot.interpreter else None)
+    userland, interpreter = Path(boot.userland), Path(boot.interpreter) if boot.interpreter else None
+    log.info("virtual device %s: %s", boot.name, properties.notice(userland, abi))
+    filesystem.build(
+        boot.name, userland, Path(boot.data), data_size=boot.data_size, abi=abi, interpreter=interpreter
+    )
     os.umask(0o022)
     listening = socket.socket(fileno=boot.listening)
     listening.set_inheritable(False)

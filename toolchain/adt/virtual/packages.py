@@ -12,8 +12,9 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -62,20 +63,20 @@ ONE_LINE = re.compile(
 )
 
 
+def _source(uri: str, suite: str, components: str, options: Mapping[str, str]) -> Source:
+    """Make a source with the *options*, by name in lower case, that count."""
+    other = tuple((name, options[name.lower()]) for name in KEPT if name.lower() in options)
+    return Source(uri, suite, tuple(components.split()), options.get("signed-by", ""), other)
+
+
 def parse_one_line(text: str) -> list[Source]:
     """Parse the ``deb`` lines of a sources.list."""
     sources = []
     for line in text.splitlines():
-        match = ONE_LINE.match(line.partition("#")[0].strip())
-        if not match:
-            continue
-        options = {
-            key.lower(): value
-            for key, _, value in (word.partition("=") for word in (match["options"] or "").split())
-        }
-        other = tuple((key, options[key.lower()]) for key in KEPT if key.lower() in options)
-        components = tuple(match["components"].split())
-        sources.append(Source(match["uri"], match["suite"], components, options.get("signed-by", ""), other))
+        if match := ONE_LINE.match(line.partition("#")[0].strip()):
+            pairs = (word.partition("=") for word in (match["options"] or "").split())
+            options = {key.lower(): value for key, _, value in pairs}
+            sources.append(_source(match["uri"], match["suite"], match["components"], options))
     return sources
 
 
@@ -88,11 +89,8 @@ def parse_deb822(text: str) -> list[Source]:
         fields = {key.strip().lower(): value.strip(" \t") for key, value in pairs}
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
             continue
-        other = tuple((name, fields[name.lower()]) for name in KEPT if name.lower() in fields)
-        for uri in fields.get("uris", "").split():
-            for suite in fields.get("suites", "").split():
-                components = tuple(fields.get("components", "").split())
-                sources.append(Source(uri, suite, components, fields.get("signed-by", ""), other))
+        for uri, suite in product(fields.get("uris", "").split(), fields.get("suites", "").split()):
+            sources.append(_source(uri, suite, fields.get("components", ""), fields))
     return sources
 
 
@@ -105,9 +103,7 @@ def is_distribution(source: Source, codename: str) -> bool:
     suites = {codename, f"{codename}-updates", f"{codename}-security"}
     if source.suite.rstrip("/") not in suites or "main" not in source.components:
         return False
-    if any(name in source.signed_by for name in KEYRINGS):
-        return True
-    if source.uri.startswith("mirror+file:"):
+    if source.uri.startswith("mirror+file:") or any(name in source.signed_by for name in KEYRINGS):
         return True
     parts = [part for part in path.split("/") if part]
     while parts and re.fullmatch(r"\d{8}T\d{6}Z", parts[-1]):  # a dated snapshot of the archive
@@ -122,12 +118,11 @@ def ports_twin(source: Source) -> Source:
         return source
     # Ubuntu's own hosts (archive, security, the countries' archives) and mirror lists -> ports.ubuntu.com
     own = parts.scheme.startswith("mirror") or (parts.hostname or "").endswith(".ubuntu.com")
-    host = "ports.ubuntu.com" if own else parts.netloc
-    scheme = parts.scheme if parts.scheme in ("http", "https") else "http"
-    uri = urlunsplit((scheme, host, "/ubuntu-ports/", "", ""))
+    host, path = "ports.ubuntu.com", "/ubuntu-ports/"
     if not own:  # a mirror of the user's choice, which may have a directory above
-        uri = urlunsplit((scheme, host, re.sub(r"/ubuntu/?$", "/ubuntu-ports/", parts.path), "", ""))
-    return replace(source, uri=uri)
+        host, path = parts.netloc, re.sub(r"/ubuntu/?$", path, parts.path)
+    scheme = parts.scheme if parts.scheme in ("http", "https") else "http"
+    return replace(source, uri=urlunsplit((scheme, host, path, "", "")))
 
 
 def for_device(
@@ -139,22 +134,16 @@ def for_device(
     processor: the host's own archive has its packages, on Ubuntu too.
     """
     codename = os_release.get("VERSION_CODENAME", "")
-    all_sources: Iterable[Source] = (
-        source
-        for name, text in sorted(files.items())
-        for source in (parse_deb822(text) if name.endswith(".sources") else parse_one_line(text))
-    )
-    chosen: list[Source] = []
-    for source in all_sources:
-        if not is_distribution(source, codename):
-            continue
-        # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
-        components = tuple(part for part in ("main", "universe") if part in source.components)
-        candidate = replace(source, components=components)
-        if os_release.get("ID") == "ubuntu" and not native:
-            candidate = ports_twin(candidate)
-        if candidate not in chosen:
-            chosen.append(candidate)
+    chosen: dict[Source, None] = {}
+    for name, text in sorted(files.items()):
+        parse = parse_deb822 if name.endswith(".sources") else parse_one_line
+        for source in filter(lambda source: is_distribution(source, codename), parse(text)):
+            # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
+            components = tuple(part for part in ("main", "universe") if part in source.components)
+            candidate = replace(source, components=components)
+            if os_release.get("ID") == "ubuntu" and not native:
+                candidate = ports_twin(candidate)
+            chosen[candidate] = None
     return tuple(chosen)
 
 
@@ -255,32 +244,18 @@ class PrivateApt:
         return "\n".join(rows + [row for row in dump.stdout.splitlines() if ACQUIRE.match(row)]) + "\n"
 
     def _run(self, *argv: str, what: str) -> process.Finished:
-        return process.run(
-            argv,
-            env={
-                "APT_CONFIG": f"{self.directory}/apt.conf",
-                "LC_ALL": "C.UTF-8",
-                "DEBIAN_FRONTEND": "noninteractive",
-            },
-            timeout=900,
-            error=DownloadError,
-            what=what,
-            remedy=REMEDY,
-        )
+        config = {"APT_CONFIG": f"{self.directory}/apt.conf"}
+        env = config | {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        return process.run(argv, env=env, timeout=900, error=DownloadError, what=what, remedy=REMEDY)
 
     def update(self) -> None:
         """Read the archives' indices."""
-        done = self._run(
-            "apt-get", "update", "-q", what=f"the index of {self.architecture} packages cannot be read"
-        )
+        what = f"the index of {self.architecture} packages cannot be read"
+        done = self._run("apt-get", "update", "-q", what=what)
         # apt-get update ends with 0 when some archives fail; its warnings say so
         failed = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed to fetch"))]
         if failed:
-            raise DownloadError(
-                f"the index of {self.architecture} packages cannot be read",
-                remedy=REMEDY,
-                details="\n".join(failed),
-            )
+            raise DownloadError(what, remedy=REMEDY, details="\n".join(failed))
 
     def offered(self, names: Sequence[str]) -> dict[str, list[str]]:
         """List every version of each package that the archives have, the best first."""
@@ -310,16 +285,8 @@ class PrivateApt:
                 log.info(
                     "%s %s is taken: the archives %s adt was tried with", name, versions[name][0], reason
                 )
-        self._run(
-            "apt-get",
-            "install",
-            "-q",
-            "-y",
-            "--download-only",
-            "--allow-downgrades",
-            *words,
-            what=f"the {self.architecture} packages cannot be fetched",
-        )
+        install = ("apt-get", "install", "-q", "-y", "--download-only", "--allow-downgrades")
+        self._run(*install, *words, what=f"the {self.architecture} packages cannot be fetched")
         return sorted((self.directory / "archives").glob("*.deb"))
 
 

@@ -23,8 +23,6 @@ TOOLS = "/adt/bin"
 """Directory of the scripts on the device."""
 STORE = "/dev/adt/properties"
 """The device's properties, one ``key=value`` a line."""
-LOG = "/data/log/main"
-"""File that `log` writes and `logcat` shows."""
 
 
 def linux_notice(abi: Abi) -> str:
@@ -114,7 +112,7 @@ def text(properties: dict[str, str]) -> str:
 BY_PATH = ("getprop", "setprop", "log", "logcat")
 """Scripts that are in /system/bin as well."""
 SCRIPTS = (*BY_PATH, "settings", "svc")
-"""Programs of the device: files of their own in ``scripts/``, where STORE and LOG stand as they are here."""
+"""Programs of the device: files of their own in ``scripts/``, where STORE stands as it is here."""
 
 
 def scripts() -> dict[str, bytes]:

@@ -97,13 +97,9 @@ def parse(destination: str) -> Request:
     """Parse ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``, as adbd does."""
     options, _, command = destination.partition(":")
     service, *words = options.split(",")
-    terminal = not command and service == "shell"
-    if "pty" in words:
-        terminal = True
-    elif "raw" in words:
-        terminal = False
+    interactive = not command and service == "shell" and "raw" not in words
     term = next((word[5:] for word in words if word.startswith("TERM=")), "")
-    return Request(command, 2 if "v2" in words else 1, terminal, term or "dumb")
+    return Request(command, 2 if "v2" in words else 1, "pty" in words or interactive, term or "dumb")
 
 
 def frame(identifier: int, data: bytes) -> bytes:
@@ -127,54 +123,44 @@ def exit_status(returncode: int) -> int:
     return returncode & 0xFF if returncode >= 0 else 128 - returncode
 
 
+def _take_terminal() -> None:
+    """Let standard input control the session: one system call, so it is safe between fork and exec."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class _Child:
     """A started command and our ends of its descriptors, all non-blocking."""
 
     def __init__(self, request: Request, shell: str, environment: Mapping[str, str]) -> None:
-        argv = [shell, "-c", request.command] if request.command else [shell]
-        env = {**environment, "TERM": request.term}
         self.terminal = request.terminal
         if request.terminal:
-            ours, theirs = os.openpty()
-            try:
-                self.process = subprocess.Popen(
-                    argv,
-                    stdin=theirs,
-                    stdout=theirs,
-                    stderr=theirs,
-                    env=env,
-                    start_new_session=True,
-                    # single-threaded parent, one system call: safe between fork and exec
-                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
-                )
-            except OSError:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            self.stdin, self.outputs = ours, {STDOUT: ours}
+            self.stdin, theirs = os.openpty()
+            self.outputs, inside = {STDOUT: self.stdin}, [theirs] * 3
         else:
-            self.process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if request.protocol == 2 else subprocess.STDOUT,
-                env=env,
-                bufsize=0,
-                start_new_session=True,
-            )
-            pipes = self.process
-            assert pipes.stdin and pipes.stdout
-            self.stdin = os.dup(pipes.stdin.fileno())
-            self.outputs = {STDOUT: os.dup(pipes.stdout.fileno())}
-            if pipes.stderr:
-                self.outputs[STDERR] = os.dup(pipes.stderr.fileno())
-            for pipe in (pipes.stdin, pipes.stdout, pipes.stderr):
-                if pipe:
-                    pipe.close()
+            stdin, self.stdin = os.pipe()
+            stdout, theirs = os.pipe()
+            self.outputs, inside = {STDOUT: stdout}, [stdin, theirs, theirs]
+            if request.protocol == 2:
+                self.outputs[STDERR], inside[2] = os.pipe()
         self._open = {self.stdin, *self.outputs.values()}
         for fd in self._open:
             os.set_blocking(fd, False)
+        try:
+            self.process = subprocess.Popen(
+                [shell, "-c", request.command] if request.command else [shell],
+                stdin=inside[0],
+                stdout=inside[1],
+                stderr=inside[2],
+                env={**environment, "TERM": request.term},
+                start_new_session=True,
+                preexec_fn=_take_terminal if request.terminal else None,
+            )
+        except OSError:
+            self.close()
+            raise
+        finally:
+            for fd in set(inside):
+                os.close(fd)
 
     async def feed(self, data: bytes) -> None:
         """Write to the command's standard input; nothing happens when it no longer reads."""

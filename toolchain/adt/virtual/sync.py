@@ -30,33 +30,21 @@ def fail(text: str) -> bytes:
     return WORD.pack(b"FAIL", len(raw)) + raw
 
 
-def stat_v1(identifier: bytes, status: os.stat_result | None) -> bytes:
+def stat_v1(identifier: bytes, status: os.stat_result | OSError) -> bytes:
     """Encode mode, size (32 bit) and time; all 0 when there is no such file."""
-    if status is None:
+    if isinstance(status, OSError):
         return STAT_V1.pack(identifier, 0, 0, 0)
-    return STAT_V1.pack(
-        identifier, status.st_mode, status.st_size & 0xFFFFFFFF, int(status.st_mtime) & 0xFFFFFFFF
-    )
+    size, seconds = status.st_size & 0xFFFFFFFF, int(status.st_mtime) & 0xFFFFFFFF
+    return STAT_V1.pack(identifier, status.st_mode, size, seconds)
 
 
 def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
     """Encode the whole status, or the error number and zeros."""
     if isinstance(status, OSError):
         return STAT_V2.pack(identifier, status.errno or 0, *[0] * 10)
-    return STAT_V2.pack(
-        identifier,
-        0,
-        status.st_dev,
-        status.st_ino,
-        status.st_mode,
-        status.st_nlink,
-        status.st_uid,
-        status.st_gid,
-        status.st_size,
-        int(status.st_atime),
-        int(status.st_mtime),
-        int(status.st_ctime),
-    )
+    file = status.st_dev, status.st_ino, status.st_mode, status.st_nlink, status.st_uid, status.st_gid
+    times = int(status.st_atime), int(status.st_mtime), int(status.st_ctime)
+    return STAT_V2.pack(identifier, 0, *file, status.st_size, *times)
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | OSError:
@@ -160,8 +148,7 @@ class Session:
 
     async def _request(self, identifier: bytes, path: str) -> None:
         if identifier == b"STAT":
-            status = status_of(path, follow=False)
-            await self.stream.write(stat_v1(b"STAT", None if isinstance(status, OSError) else status))
+            await self.stream.write(stat_v1(b"STAT", status_of(path, follow=False)))
         elif identifier in (b"STA2", b"LST2"):
             await self.stream.write(stat_v2(identifier, status_of(path, follow=identifier == b"STA2")))
         elif identifier in (b"LIST", b"LIS2"):
@@ -184,8 +171,6 @@ class Session:
         else:
             await self.stream.write(fail(f"unknown request {identifier!r}"))
             raise Closed
-
-    # push --------------------------------------------------------------------------------------
 
     async def _data(self) -> tuple[bytes | None, int]:
         """Receive the bytes of the next DATA (perhaps none), or ``(None, seconds)`` for DONE."""
@@ -218,7 +203,7 @@ class Session:
         await self.stream.write(WORD.pack(b"OKAY", 0))
 
     async def _push_file(self, path: str, mode: int) -> None:
-        fd, complete = create(path), False
+        fd = create(path)
         try:
             while True:
                 data, seconds = await self._data()
@@ -228,11 +213,11 @@ class Session:
             with contextlib.suppress(OSError):  # a device node keeps its mode
                 os.fchmod(fd, received_mode(mode))
                 os.utime(fd, (seconds, seconds))
-            complete = True
+        except BaseException:  # cut off or refused
+            self._remove_half(path)
+            raise
         finally:
             os.close(fd)
-            if not complete:  # cut off or refused
-                self._remove_half(path)
 
     def _remove_half(self, path: str) -> None:
         """Leave no half a file behind."""
@@ -257,10 +242,8 @@ class Session:
             os.utime(path, (seconds, seconds), follow_symlinks=False)
         except OSError as error:
             # DONE was read already: nothing is left to drain
-            await self.stream.write(fail(f"symlink failed: {os.strerror(error.errno or 0)}"))
+            await self.stream.write(fail(str(refusal("symlink failed", error))))
             raise Closed from error
-
-    # pull --------------------------------------------------------------------------------------
 
     async def _pull(self, path: str) -> None:
         """Send DATA until the end of the file, then DONE.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -90,8 +89,6 @@ class Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.summed = True  # whether packets carry checksums
-        tcp_socket = writer.get_extra_info("socket")
-        tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def receive(self, *, verified: bool) -> Packet:
         """Receive the next packet for the device."""
@@ -116,8 +113,6 @@ class Link:
 
 LOW_WATER = 1 << 20
 """Bytes that may wait in a stream before the host's next WRTE stays unacknowledged."""
-COMPACT = 4 << 20
-"""Consumed bytes at the front of the buffer above which it is moved."""
 
 
 class Closed(Exception):
@@ -147,13 +142,10 @@ class Stream:
     ) -> None:
         self.local, self.remote, self.maxdata = local, remote, maxdata
         self._send, self._drain, self._forget = send, drain, forget
-        self._buffer, self._position, self._unacknowledged = bytearray(), 0, 0
-        self._accepted = False
+        self._buffer, self._unacknowledged, self._accepted = bytearray(), 0, False
         self.ended = False
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         self.answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    # what the transport calls ------------------------------------------------------------------
 
     def on_okay(self, remote: int) -> None:
         """Handle an OKAY: the host accepted our OPEN, or consumed our last WRTE."""
@@ -177,8 +169,6 @@ class Stream:
         if not self.answered.done():
             self.answered.set_result(False)
 
-    # what services call ------------------------------------------------------------------------
-
     def accept(self) -> None:
         """Answer the host's OPEN with OKAY; until then `close` is a refusal."""
         self._accepted = True
@@ -187,15 +177,15 @@ class Stream:
 
     async def read(self) -> bytes:
         """Read what the host wrote, at least one byte; ``b""`` at the end of the stream."""
-        while not self._waiting():
+        while not self._buffer:
             if self.ended:
                 return b""
             await self._more()
-        return self._take(self._waiting())
+        return self._take(len(self._buffer))
 
     async def exactly(self, count: int) -> bytes:
         """Read exactly *count* bytes; raise Closed if the stream ended before."""
-        while self._waiting() < count:
+        while len(self._buffer) < count:
             if self.ended:
                 raise Closed
             # a request longer than LOW_WATER would wait for ever on an unacknowledged WRTE
@@ -207,7 +197,7 @@ class Stream:
         """Send *data* in WRTEs of at most `maxdata` bytes, each once the one before is acknowledged."""
         view = memoryview(data)
         for start in range(0, len(view), self.maxdata):
-            while not self._writable.is_set() and not self.ended:
+            while not self._writable.is_set() and not self.ended:  # another writer may be first
                 await self._writable.wait()
             if self.ended:
                 raise Closed
@@ -223,30 +213,18 @@ class Stream:
             self._send(CLSE, self.local if self._accepted else 0, self.remote, b"")
         self.on_close()
 
-    # inside ------------------------------------------------------------------------------------
-
-    def _waiting(self) -> int:
-        return len(self._buffer) - self._position
-
     async def _more(self) -> None:
         self._readable.clear()
         await self._readable.wait()
 
     def _acknowledge(self, *, force: bool = False) -> None:
-        while self._unacknowledged and not self.ended and (force or self._waiting() <= LOW_WATER):
+        while self._unacknowledged and not self.ended and (force or len(self._buffer) <= LOW_WATER):
             self._unacknowledged -= 1
             self._send(OKAY, self.local, self.remote, b"")
 
     def _take(self, count: int) -> bytes:
-        start = self._position
-        taken = bytes(memoryview(self._buffer)[start : start + count])
-        self._position += count
-        if self._position == len(self._buffer):
-            self._buffer.clear()
-            self._position = 0
-        elif self._position > COMPACT:
-            del self._buffer[: self._position]
-            self._position = 0
+        taken = bytes(memoryview(self._buffer)[:count])
+        del self._buffer[:count]  # which moves nothing
         self._acknowledge()
         return taken
 
@@ -275,8 +253,6 @@ class Transport:
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.listeners: dict[str, Listener] = {}
-
-    # receiving ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve the connection until it ends; then every stream, task and listener of it ends."""
@@ -309,8 +285,6 @@ class Transport:
             self._on_open(packet)
         else:
             self._on_stream(packet)
-
-    # handshake ---------------------------------------------------------------------------------
 
     def _on_connect(self, packet: Packet) -> None:
         self._host_version = packet.arg0
@@ -351,8 +325,6 @@ class Transport:
             stream.on_close()
         else:
             raise ProtocolError(f"unknown command {packet.command:#010x}")
-
-    # streams -----------------------------------------------------------------------------------
 
     def _forget(self, local: int) -> bool:
         return self._streams.pop(local, None) is not None
