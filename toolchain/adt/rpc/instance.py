@@ -312,9 +312,8 @@ class Instance:
             if port not in self._listed():
                 log.warning("the forward of port %d was removed; making it again", port)
                 if not self._forward(port):
-                    self.record.update(
-                        last_error=f"the forward of port {port} was removed and the port is in use"
-                    )
+                    error = f"the forward of port {port} was removed and the port is in use"
+                    self.record.update(last_error=error)
             reverse_port = self.record.now.there.tracker_port
             if reverse_port and reverse_port not in self._listed(reverse=True):
                 log.warning("the reverse to the tracker was removed; making it again")
@@ -328,37 +327,35 @@ class Instance:
     def _doubtful(self) -> bool:
         """Return True if the server may be gone although our connection is there.
 
-        Asked of the tracker, so that a device that measures is left in peace: a server that is free
-        is there. One that is in use, or has no tracker, is worth a look now and then.
+        The tracker tells, so that a device that measures is left in peace: a server that is free is there.
+        One that is in use, or has no tracker, is worth a look now and then.
         """
         late = time.monotonic() - self._looked > LOOK_SECONDS
-        if self.config.tracker:
-            try:
-                summary = wire.summary(self.config.tracker)
-            except TrackerError:
-                return late
-            servers = {(server.key, server.port) for server in summary.servers}
-            if (self.config.key, self.record.now.port) not in servers:
-                return True
-            queue = summary.queue(self.config.key)
-            late = late and queue.free < queue.total
-        return late
+        if not self.config.tracker:
+            return late
+        try:
+            summary = wire.summary(self.config.tracker)
+        except TrackerError:
+            return late
+        queue = summary.queue(self.config.key)
+        servers = {(server.key, server.port) for server in summary.servers}
+        gone = (self.config.key, self.record.now.port) not in servers
+        return gone or (late and queue.free < queue.total)
 
     def _vanished(self) -> bool:
         """Return True if the server's process is gone, though our connection does not say so.
 
-        That is so when its wrapper was killed: what serves a session then outlives the server and
-        keeps the connection open. (A server that lost its tracker is alive, and registers again.)
+        That is so when its wrapper was killed: what serves a session then outlives the server and keeps the
+        connection open. (A server that lost its tracker is alive, and registers again.)
         """
         self._looked = time.monotonic()
         pids = self.record.now.there.pids
         if not pids or (device := usable(self.config.serial)) is None:
             return False
-        try:
-            done = device.shell(["kill", "-0", str(pids[1])], timeout=ANSWER_SECONDS, check=False)
-            return done.exit_code != 0
-        except AdtError:
-            return False
+        with contextlib.suppress(AdtError):
+            probe = ["kill", "-0", str(pids[1])]
+            return device.shell(probe, timeout=ANSWER_SECONDS, check=False).exit_code != 0
+        return False
 
     def _end(self, command: RemoteCommand) -> None:
         """Let the wrapper end the server."""
@@ -391,11 +388,10 @@ def usable(serial: str) -> Device | None:
     """Return the device when it is connected and usable; start no adb server and connect nothing."""
     if not adb.server_listens():
         return None
-    try:
-        ready = any(device.serial == serial and device.ready for device in selection.listing())
-    except AdtError:
-        return None
-    return Device(serial) if ready else None
+    with contextlib.suppress(AdtError):
+        if any(device.serial == serial and device.ready for device in selection.listing()):
+            return Device(serial)
+    return None
 
 
 def clean(record: state.ServerRecord) -> bool:
@@ -409,8 +405,7 @@ def clean(record: state.ServerRecord) -> bool:
     try:
         if record.port:
             _end(serial, Forward(record.port, record.port))
-        device = usable(serial)
-        if device is None:
+        if (device := usable(serial)) is None:
             return False
         device.shell(["true"], timeout=ANSWER_SECONDS)  # one that hangs is not asked for more
         if record.there.tracker_port and record.tracker:

@@ -90,11 +90,6 @@ class ServerStatus:
     log: Path
 
 
-def default_key(device: Device) -> str:
-    """Return the key of a device that was given none: ``android``, or its platform."""
-    return "android" if device.platform.startswith("android-") else device.platform
-
-
 def check_key(key: str) -> str:
     """Return *key* if it can be one; TVM pastes it into JSON and splits it at `` `` and ``:``."""
     if not KEY.fullmatch(key):
@@ -128,7 +123,7 @@ def start(
         ports: candidates, each the same on this machine and on the device; a server that runs on another
             than an insisted one is replaced.
     """
-    key = check_key(key or default_key(device))
+    key = check_key(key or ("android" if device.platform.startswith("android-") else device.platform))
     if tracker_address and wire.parse_address(tracker_address)[0] not in adb.LOOPBACK:
         raise ConfigError(
             f"the tracker at {tracker_address} is on another machine; adb carries ports of this one only",

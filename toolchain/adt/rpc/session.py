@@ -16,7 +16,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from adt.package.files import LIBRARY, PARAMS, read_tensors
 from adt.package.manifest import Entry, check_inputs
 from adt.package.package import ModelPackage
 from adt.rpc import relay, server, tracker, wire
-from adt.rpc.wire import Answer
+from adt.rpc.wire import Answer, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,23 +49,6 @@ _LOST = re.compile(
     r"|SockChannel::|== RPCCode::k\w+|Connection refused"
 )
 """Messages of TVM when the other side of a session is gone."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Server that a session goes to."""
-
-    host: str
-    port: int
-    match_key: str
-    key: str
-    tracker: str
-    """Address of the tracker that gave it to us; empty for none."""
-
-    @property
-    def address(self) -> str:
-        """``host:port``."""
-        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +77,7 @@ def open_session(
     """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:
-        target = Target(*wire.parse_address(address), key, key, "")
+        target = Target(*wire.parse_address(address), key, key)
         remote, link = _connect(target, limit)
     else:
         target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
@@ -106,7 +89,11 @@ def open_session(
         if not lost(error):
             raise
         if fault := link.fault():
-            raise _malformed(target, fault) from error
+            raise RpcError(
+                f"the server at {target.address} breaks the protocol of TVM's RPC: {fault}",
+                remedy="Nothing of that reached TVM. Serve from a bundle that this adt built (adt "
+                "build-target, then adt rpc start); if you do not know that server, do not use it.",
+            ) from error
         raise _ended(target, time.monotonic() - link.began, limit, error) from error
     except BaseException:  # ctrl-C, perhaps because the server has stalled
         link.close(at_once=True)
@@ -153,17 +140,9 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
             remedy="adt rpc start starts one together with a server; or name yours: tracker='HOST:PORT'.",
         )
     end = time.monotonic() + wait
-    while True:
-        summary = wire.summary(where)
-        queue = summary.queue(key)
-        if queue.total:
-            break
-        coming = [
-            status
-            for status in server.statuses()
-            if status.key == key and status.state in ("restarting", "starting")
-        ]
-        if not coming or time.monotonic() > end:
+    while not (queue := (summary := wire.summary(where)).queue(key)).total:
+        states = {status.state for status in server.statuses() if status.key == key}
+        if states.isdisjoint(("restarting", "starting")) or time.monotonic() > end:
             raise _no_such_key(where, key, summary)
         time.sleep(0.3)
     grant = wire.request(where, key, seconds=max(1.0, end - time.monotonic()))
@@ -174,8 +153,7 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
             remedy="Wait for the sessions that use them, or start another server: adt rpc start --serial S "
             f"--key {key}; `adt rpc status` shows who is there.",
         )
-    host = "127.0.0.1" if grant.host in ("localhost", "0.0.0.0") else grant.host
-    return Target(host, grant.port, grant.match_key, key, where)
+    return replace(grant, host="127.0.0.1") if grant.host in ("localhost", "0.0.0.0") else grant
 
 
 def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
@@ -238,14 +216,6 @@ def _unreached(target: Target, error: relay.Refusal | OSError) -> RpcError:
         remedy=f"Is it running, and is the port forwarded? {start_again} --no-tracker, or `adt rpc serve` "
         "for a board.",
         details=str(error),
-    )
-
-
-def _malformed(target: Target, fault: str) -> RpcError:
-    return RpcError(
-        f"the server at {target.address} breaks the protocol of TVM's RPC: {fault}",
-        remedy="Nothing of that reached TVM. Serve from a bundle that this adt built (adt build-target, then "
-        "adt rpc start); if you do not know that server, do not use it.",
     )
 
 

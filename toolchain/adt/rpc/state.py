@@ -5,9 +5,8 @@
 ``tracker/``         ``tracker.json``, ``tracker.log``
 ``servers/SERIAL/``  ``server.json``, ``server.log``
 
-Each record is written by the process that it describes, before that process does
-anything which would have to be undone, and removed by it at its end. A record
-whose process is gone therefore says what is left to be cleaned up.
+Each record is written by the process that it describes, before that process does anything which would have
+to be undone, and removed by it at its end. The record of a process that is gone says what to clean up.
 
 A process stays when its starter goes. The starter sends one message (:mod:`adt.host.messages`) to its
 standard input and takes one from its standard output: ``{"ready": …}`` or ``{"error": …}``. Then it sends
@@ -46,7 +45,6 @@ from adt.host.messages import COMMIT, BadMessage, encode, receive, send
 
 log = logging.getLogger("adt.rpc")
 
-TRACKER, SERVER = "adt.rpc-tracker-record", "adt.rpc-server-record"
 REMEDY = "Remove it; `adt rpc stop --all` and `adt tracker stop` then clean up what they find."
 
 
@@ -89,7 +87,7 @@ class TrackerRecord:
     process: Process
     since: float
     """Time of its start, in seconds since the epoch."""
-    schema: str = TRACKER
+    schema: str = "adt.rpc-tracker-record"
     schema_version: int = 1
 
     @property
@@ -141,7 +139,7 @@ class ServerRecord:
     last_error: str = ""
     """Reason why the server ended last, or what is missing; empty as long as nothing happened."""
     there: DeviceSide = field(default_factory=DeviceSide)
-    schema: str = SERVER
+    schema: str = "adt.rpc-server-record"
     schema_version: int = 1
 
     @property
@@ -235,11 +233,11 @@ class LiveRecord:
             log.warning("%s", error.what)
 
 
-def _read(kind: type[Record], at: Home, schema: str) -> Record | None:
+def _read(kind: type[Record], at: Home) -> Record | None:
     if not at.record.is_file():
         return None
     try:
-        return manifest.load(kind, at.record, schema=schema, version=1, remedy=REMEDY)
+        return manifest.load(kind, at.record, schema=kind.schema, version=1, remedy=REMEDY)
     except AdtError as error:
         if at.record.is_file():  # else it was removed just now
             log.warning("%s is unreadable and is removed: %s", at.record, error.what)
@@ -249,12 +247,12 @@ def _read(kind: type[Record], at: Home, schema: str) -> Record | None:
 
 def read_tracker(at: Home) -> TrackerRecord | None:
     """Read the tracker's record, whether it still runs or not; None when there is none."""
-    return _read(TrackerRecord, at, TRACKER)
+    return _read(TrackerRecord, at)
 
 
 def read_server(at: Home) -> ServerRecord | None:
     """Read a server's record, whether its watchdog still runs or not; None when there is none."""
-    return _read(ServerRecord, at, SERVER)
+    return _read(ServerRecord, at)
 
 
 def tail(path: Path) -> str:
@@ -280,8 +278,7 @@ def launch(
     doing: str,
     pass_fds: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Run *module* in the background with *plan*, and return what it reports, within *seconds*, when it is
-    ready.
+    """Run *module* in the background with *plan*; return what it reports, within *seconds*, once it is ready.
 
     AdtError of the class and text that it reports; RpcError if it ended without a word, or took too long.
     """
@@ -327,10 +324,7 @@ def launch(
 
 
 def _wait(child: subprocess.Popen[bytes]) -> None:
-    """Let the process, whose standard input has ended, clean up; then end it.
-
-    After ctrl-C it is left to itself where it takes longer: it waits for a device.
-    """
+    """Let the process, whose input has ended, clean up, then end it; after ctrl-C it may take longer."""
     seconds = allowed(END_SECONDS)
     try:
         child.wait(timeout=seconds)
@@ -347,10 +341,9 @@ def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
     try:
         while not select.select([fd], [], [], deadline.patience())[0]:
             pass
-        report: dict[str, Any] = receive(fd, time.monotonic() + (deadline.remaining() or END_SECONDS))
+        return dict(receive(fd, time.monotonic() + (deadline.remaining() or END_SECONDS)))
     except (DeviceTimeout, OSError, EOFError, BadMessage):
         return {}
-    return report
 
 
 def _reported(report: Mapping[str, Any]) -> AdtError:

@@ -117,8 +117,7 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
 def _answers(child: subprocess.Popen[bytes], port: int) -> bool:
     end = time.monotonic() + START_SECONDS
     while child.poll() is None and time.monotonic() < end:
-        answer = wire.try_server("127.0.0.1", port, seconds=5)
-        if answer is wire.Answer.MISMATCH:  # it expects us, with the key
+        if wire.try_server("127.0.0.1", port, seconds=5) is wire.Answer.MISMATCH:  # it expects our key
             return child.poll() is None
         time.sleep(0.05)
     return False

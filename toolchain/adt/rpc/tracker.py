@@ -99,11 +99,8 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
         if expose:
             log.warning(EXPOSED, "tracker")
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
-            fd = listening.fileno()
-            doing = "starting the tracker"
-            state.launch(
-                "adt.rpc.tracker", {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,)
-            )
+            fd, doing = listening.fileno(), "starting the tracker"
+            state.launch(__name__, {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,))
         record = state.read_tracker(at)
         if record is None:
             raise TrackerError(
@@ -124,19 +121,17 @@ def running() -> str:
 def stop() -> TrackerInfo:
     """Stop the tracker and remove every trace of it; ``running`` of the result tells whether it had run."""
     at = state.tracker_home()
+    before = TrackerInfo(False, "")
     if not at.directory.is_dir():
-        return TrackerInfo(False, "")
+        return before
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
-        record = state.read_tracker(at)
-        if record is None:
-            at.remove()
-            return TrackerInfo(False, "")
-        before = _info(record, at)
-        if not record.process.end(STOP_SECONDS):
-            raise TrackerError(
-                f"the tracker (pid {record.process.pid}) does not end",
-                remedy=f"As its user or root: kill -9 {record.process.pid}",
-            )
+        if record := state.read_tracker(at):
+            before = _info(record, at)
+            if not record.process.end(STOP_SECONDS):
+                raise TrackerError(
+                    f"the tracker (pid {record.process.pid}) does not end",
+                    remedy=f"As its user or root: kill -9 {record.process.pid}",
+                )
         at.remove()
         return before
 

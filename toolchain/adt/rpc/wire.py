@@ -18,7 +18,8 @@ import secrets
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from adt.errors import ConfigError, TrackerError
@@ -88,13 +89,21 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Grant:
-    """A server that the tracker gave us; it waits some seconds for its client."""
+class Target:
+    """Server that a session goes to; one that a tracker gave us waits some seconds for its client."""
 
     host: str
     port: int
     match_key: str
     """Match key that the server expects of its client."""
+    key: str = ""
+    tracker: str = ""
+    """Address of the tracker that gave it to us; empty for none."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -116,20 +125,17 @@ def parse_summary(raw: Any) -> Summary:
         key = str(row.get("key", "")).removeprefix("server:")
         servers.append(Registered(key, ":".join(map(str, row["addr"]))))
     queues = []
-    for key, row in raw["queue_info"].items():
+    for key, row in sorted(raw["queue_info"].items()):
         if not isinstance(row, dict):
             raise ValueError("a queue that is none")
         total = sum(server.key == key for server in servers)
         free, pending = row.get("free", 0), row.get("pending", 0)
         if not isinstance(free, int) or not isinstance(pending, int):
             raise ValueError("a queue without counts")
-        queue = Queue(str(key), total, free, pending)
-        if total or queue.free or queue.pending:
-            queues.append(queue)
-    return Summary(
-        tuple(sorted(queues, key=lambda queue: queue.key)),
-        tuple(sorted(servers, key=lambda server: (server.key, server.address))),
-    )
+        if total or free or pending:
+            queues.append(Queue(str(key), total, free, pending))
+    servers.sort(key=attrgetter("key", "address"))
+    return Summary(tuple(queues), tuple(servers))
 
 
 def seconds_left(end: float) -> float:
@@ -220,7 +226,7 @@ def summary(address: str, *, seconds: float = SECONDS) -> Summary:
         raise not_a_tracker(address, f"its summary is none ({error})") from error
 
 
-def request(address: str, key: str, *, seconds: float) -> Grant | None:
+def request(address: str, key: str, *, seconds: float) -> Target | None:
     """Wait up to *seconds* for a free server with *key*; None when none became free.
 
     The tracker counts a request that was given up as pending until a server is free, and then passes it over.
@@ -229,15 +235,15 @@ def request(address: str, key: str, *, seconds: float) -> Grant | None:
         answer = _ask(address, [REQUEST, key, "", 1], seconds)
     except Late:
         return None
-    return parse_grant(answer, address)
+    return replace(parse_grant(answer, address), key=key, tracker=address)
 
 
-def parse_grant(answer: object, address: str) -> Grant:
+def parse_grant(answer: object, address: str) -> Target:
     """Read the answer to a request; raises TrackerError if it is none."""
     if isinstance(answer, list) and len(answer) == 2 and answer[0] == SUCCESS:
         given = answer[1]
         if isinstance(given, list) and len(given) == 3 and (port := natural(str(given[1]), MOST_PORT)):
-            return Grant(str(given[0]), port, str(given[2]))
+            return Target(str(given[0]), port, str(given[2]))
     raise not_a_tracker(address, "its answer to a request is none")
 
 
