@@ -135,7 +135,7 @@ def test_tuning_takes_the_bundle_of_the_server_that_a_device_has(
     home.directory.mkdir(parents=True)
     process = state.this_process()
     record = state.ServerRecord(
-        "abcd", "phone", 9090, "127.0.0.1:9190", directory, "/rpc", "t", 5037, process, 0.0, "ready"
+        "abcd", "phone", "127.0.0.1:9190", directory, "/rpc", 5037, 9090, "t", process, 0.0, "ready"
     )
     state.write(record, home)
     bundle = tune_places.served(asked)

@@ -254,7 +254,7 @@ PORTS = PortRange(9090, 9091)
 
 def watchdog(ports: PortRange = PORTS, deployment: str = "/data/d") -> Watchdog:
     config = ServerConfig(
-        "phone", "android", ports, "127.0.0.1:9190", deployment, "0" * 24, "/data/rpc", 5037
+        "phone", "android", "127.0.0.1:9190", deployment, "/data/rpc", 5037, ports, "0" * 24
     )
     return Watchdog(config, state.server_home("phone"))
 

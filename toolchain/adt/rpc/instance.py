@@ -73,25 +73,13 @@ APP_ENDED = 95
 
 
 @dataclass(frozen=True)
-class ServerConfig:
+class ServerConfig(state.Server):
     """Configuration of a server that a watchdog keeps running."""
 
-    serial: str
-    key: str
     ports: PortRange
     """Candidates, each the same on this machine and on the device."""
-    tracker: str
-    """``host:port``; empty for none."""
-    deployment: str
-    """See :attr:`adt.rpc.state.ServerRecord.deployment`."""
     digest: str
-    parent: str
-    adb_port: int
-
-    @property
-    def app(self) -> str:
-        """The app that serves; empty: it is a tvm_rpc."""
-        return state.serving_app(self.deployment)
+    """Digest of the deployment; empty for an app."""
 
 
 @dataclass(frozen=True)

@@ -110,23 +110,34 @@ class DeviceSide:
 
 
 @dataclass(frozen=True)
-class ServerRecord:
-    """A server on a device and the watchdog that keeps it."""
+class Server:
+    """A server on a device."""
 
     serial: str
     key: str
-    port: int
-    """Port on this machine and on the device; 0 before one was found."""
     tracker: str
     """``host:port`` as this machine reaches it; empty for a server that is connected to directly."""
     deployment: str
     """Its directory on the device; or the activity of an app that serves: ``com.example.app/CLASS``."""
     parent: str
     """The directory on the device that holds working directories of servers."""
-    tag: str
-    """Names this server among all on the device."""
     adb_port: int
     """The adb server through which the device is reached."""
+
+    @property
+    def app(self) -> str:
+        """The app that serves; empty: it is a tvm_rpc."""
+        return "" if self.deployment.startswith("/") else self.deployment.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class ServerRecord(Server):
+    """A server on a device and the watchdog that keeps it."""
+
+    port: int
+    """Port on this machine and on the device; 0 before one was found."""
+    tag: str
+    """Names this server among all on the device."""
     process: Process
     """The watchdog."""
     since: float
@@ -148,19 +159,9 @@ class ServerRecord:
         return self.process.alive and self.state != "failed"
 
     @property
-    def app(self) -> str:
-        """The app that serves; empty: it is a tvm_rpc."""
-        return serving_app(self.deployment)
-
-    @property
     def address(self) -> str:
         """Return the address at which this machine reaches the server."""
         return f"127.0.0.1:{self.port}"
-
-
-def serving_app(deployment: str) -> str:
-    """Return the app of a :attr:`ServerRecord.deployment`; empty if it is a directory."""
-    return "" if deployment.startswith("/") else deployment.partition("/")[0]
 
 
 Record = TypeVar("Record", TrackerRecord, ServerRecord)

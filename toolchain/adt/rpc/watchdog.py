@@ -59,14 +59,9 @@ class Watchdog:
         self._instance: Instance | None = None
         self._live = state.LiveRecord(
             state.ServerRecord(
-                serial=config.serial,
-                key=config.key,
+                **{field.name: getattr(config, field.name) for field in dataclasses.fields(state.Server)},
                 port=0,
-                tracker=config.tracker,
-                deployment=config.deployment,
-                parent=config.parent,
                 tag=f"adt{secrets.token_hex(8)}",
-                adb_port=config.adb_port,
                 process=state.this_process(),
                 since=time.time(),
                 state="starting",
