@@ -1,8 +1,7 @@
 """The cache: things that can be made again, kept by content under one directory.
 
-``$ADT_CACHE_DIR`` > ``$XDG_CACHE_HOME/adt`` > ``~/.cache/adt``. An entry is a
-directory that appears by one rename and carries a ``.complete`` stamp with the
-digest of its contents, so a half-written or damaged entry is never used.
+An entry is a directory that appears by one rename and carries a ``.complete`` stamp with the digest of its
+contents, so a half-written or damaged entry is never used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from adt.host.reaper import reaped_path
 log = logging.getLogger("adt.cache")
 
 STAMP = ".complete"
-LOCK_POLL_SECONDS = 0.05
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Numbers of Linux's fcntl.h and fs.h."""
 
@@ -45,7 +43,7 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
                         f"another process has held {path}.lock for {timeout:g} s",
                         remedy="Wait for it to end, or end it; the lock goes with the process.",
                     )
-                time.sleep(LOCK_POLL_SECONDS)
+                time.sleep(0.05)
     try:
         yield
     finally:
@@ -92,10 +90,8 @@ def downloaded(
             try:
                 with disk_errors(f"downloading {name}", target):
                     fetch(partial)
-                digest = file_sha256(partial)
-                if digest != sha256:
-                    what = f"{source} has sha256 {digest}, expected {sha256}"
-                    raise DownloadError(what, remedy=wrong)
+                if (digest := file_sha256(partial)) != sha256:
+                    raise DownloadError(f"{source} has sha256 {digest}, expected {sha256}", remedy=wrong)
                 partial.replace(target)
             except AdtError:
                 raise

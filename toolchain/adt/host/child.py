@@ -1,10 +1,10 @@
 """A process of our own that answers one request at a time, and may crash or hang without harm to us.
 
-The parent asks through :class:`Child`; the program it starts calls :func:`serve`. Requests and
-answers are :mod:`adt.host.messages`, on pipes that nothing else writes to: what libraries print
-goes to stderr, whose end explains a crash. A child ends with its parent, whatever it is doing, and
-takes what it started along. An answer may come from a child that a stranger's file took over: it is
-data of the kinds that were agreed upon, or the child counts as dead. Before its answer it may send notes.
+The parent asks through :class:`Child`; the program it starts calls :func:`serve`. Requests and answers are
+:mod:`adt.host.messages`, on pipes that nothing else writes to: what libraries print goes to stderr, whose end
+explains a crash. A child ends with its parent, whatever it is doing, and takes what it started along. An
+answer may come from a child that a stranger's file took over: it is data of the kinds that were agreed upon,
+or the child counts as dead. Before its answer it may send notes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Child:
         self._argv = [sys.executable, "-P", "-m", module, *arguments]
         self._guard = threading.Lock()
         self._asking = threading.RLock()
-        self._files: list[IO[bytes] | None] = []
+        self._files: list[IO[bytes]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._closed = False
@@ -125,8 +125,7 @@ class Child:
     @property
     def pid(self) -> int | None:
         """Process id of the child, which leads a group of its own; None while there is none."""
-        process = self._process
-        return process.pid if process is not None else None
+        return process.pid if (process := self._process) is not None else None
 
     def start(self) -> None:
         """Start the process if there is none; it gets ready while the caller does something else."""
@@ -187,10 +186,8 @@ class Child:
             self._asking.release()
 
     def _close_files(self) -> None:
-        for file in self._files:
-            if file is not None:
-                file.close()
-        self._files = []
+        while self._files:
+            self._files.pop().close()
 
     def _running(self) -> subprocess.Popen[bytes]:
         with self._guard:
@@ -209,9 +206,9 @@ class Child:
                     stderr=self._stderr.fileno(),
                     reaped=True,  # native code that holds Python's lock hears of no end of ours
                 )
-                self._files = [self._stderr, self._process.stdin, self._process.stdout]
-                for pipe in (self._process.stdin, self._process.stdout):
-                    assert pipe is not None
+                pipes = [pipe for pipe in (self._process.stdin, self._process.stdout) if pipe]
+                self._files = [self._stderr, *pipes]
+                for pipe in pipes:
                     os.set_blocking(pipe.fileno(), False)
             return self._process
 
@@ -243,10 +240,9 @@ class Child:
         if not isinstance(error, EOFError | OSError):
             return ChildDied(f"gave an answer that is none: {error}", output)
         code = process.returncode
-        signalled = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else ""
-        end = f"ended by {signalled}" if signalled else f"ended with code {code}"
+        end = f"by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"with code {code}"
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        return ChildDied(f"{end}: {lines[-1]}" if lines else end, output, code)
+        return ChildDied(f"ended {end}" + (f": {lines[-1]}" if lines else ""), output, code)
 
 
 def serve(

@@ -77,7 +77,7 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
         stack.callback(os.close, handle)
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise _irregular(directory / name)
+            raise UnsafeFile(f"{directory / name} is no regular file")
         if status.st_size > most:
             raise UnsafeFile(f"{directory / name} has more than {most:,} bytes")
         yield stack.enter_context(open(handle, "rb", closefd=False))
@@ -114,7 +114,7 @@ def regular_files(directory: Path) -> list[str]:
                 elif item.is_file(follow_symlinks=False):
                     names.append(path.relative_to(directory).as_posix())
                 else:
-                    raise _link(path) if item.is_symlink() else _irregular(path)
+                    raise _link(path) if item.is_symlink() else UnsafeFile(f"{path} is no regular file")
         if len(names) + len(pending) > _MOST_NAMES:
             raise UnsafeFile(f"{directory} has more than {_MOST_NAMES:,} files")
     return sorted(names)
@@ -159,10 +159,6 @@ def _link(path: Path) -> UnsafeFile:
         remedy="It could lead to any file. If you trust who made it, use a copy with the files that links "
         f"lead to: {copy_command(path.parent)}",
     )
-
-
-def _irregular(path: Path) -> UnsafeFile:
-    return UnsafeFile(f"{path} is no regular file")
 
 
 MOST_FILES, MOST_BYTES = 20_000, 200 << 20

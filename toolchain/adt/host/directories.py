@@ -16,8 +16,7 @@ _STATE = "", "XDG_STATE_HOME", "~/.local/state"
 
 
 def resource(name: str) -> Path:
-    """Return the directory *name* (cmake_presets, cpp_runner, templates) of a wheel (``adt/share``) or a
-    checkout."""
+    """Return the directory *name* (cmake_presets, templates, …) of a wheel (``adt/share``) or a checkout."""
     package = Path(adt.__file__).resolve().parent
     for candidate in (package / "share" / name, package.parents[1] / name):
         if candidate.is_dir():

@@ -108,9 +108,7 @@ def disk_errors(
 
 def explain(error: Exception) -> DiskError | None:
     """Return *error* as an error of one of the places being written; None where no disk is the cause."""
-    if isinstance(error, DiskError) or (
-        isinstance(error, AdtError) and not isinstance(error, PROGRAM_ERRORS)
-    ):
+    if isinstance(error, AdtError) and not isinstance(error, PROGRAM_ERRORS):
         return None
     places = _places.get()[::-1]
     number, details = 0, ""
@@ -266,9 +264,7 @@ def temporary_name(final: Path) -> Path:
 
 def size_text(count: int) -> str:
     """Format *count* bytes for people."""
-    if count < 1024:
-        return f"{count} B"
-    for unit, name in ((30, "GiB"), (20, "MiB")):
+    for unit, name in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << unit:
             return f"{count / (1 << unit):.1f} {name}"
-    return f"{count / 1024:.1f} KiB"
+    return f"{count} B"

@@ -406,8 +406,7 @@ class _Image:
 
     def text_of(self, tag: str) -> str:
         """Return the text that the entry *tag* of the dynamic section names; empty: there is none."""
-        offset = self.tag(tag)
-        return "" if offset is None else self.dynamic_string(offset)
+        return "" if (offset := self.tag(tag)) is None else self.dynamic_string(offset)
 
     def symbols(self) -> Iterator[tuple[str, int, int, int]]:
         """Read name, info, other and section of each dynamic symbol; pyelftools takes 14 times as long."""
@@ -437,8 +436,7 @@ class _Image:
 
     def version_indices(self, symbols: int) -> tuple[int, ...]:
         """Return the version index of each of *symbols* dynamic symbols, 0 in a file without versions."""
-        table = self.file_offset("DT_VERSYM")
-        if table is None:
+        if (table := self.file_offset("DT_VERSYM")) is None:
             return (0,) * symbols
         return struct.unpack(f"{self.order}{symbols}H", self.part(table, 2 * symbols))
 

@@ -103,11 +103,7 @@ def wrong_tvm() -> str:
 
 
 def require_tvm() -> str:
-    """Return the version of the installed TVM; imports nothing.
-
-    Raises:
-        ToolNotFound: it is not installed, or not the one that adt is made for.
-    """
+    """Return the version of the installed TVM, without importing it; ToolNotFound if it is not adt's."""
     if reason := wrong_tvm():
         raise ToolNotFound(f"TVM cannot be used: {reason}", remedy=install_tvm())
     return OURS[0]

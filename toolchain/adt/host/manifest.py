@@ -1,7 +1,7 @@
 """Read and write the JSON files that travel with artefacts, strictly and atomically.
 
-A manifest is a frozen dataclass. Reading refuses wrong types, a newer schema and, unless
-it is told otherwise, unknown keys, and names the field; writing goes through a temporary file.
+A manifest is a frozen dataclass. Reading refuses wrong types, a newer schema and, unless told otherwise,
+unknown keys, and names the field; writing goes through a temporary file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Messages between a process and one that it started: JSON, with bytes and arrays beside it.
 
-What comes in cannot be code, whoever wrote it: there are no pickles, arrays are
-read as :func:`adt.host.npz.read_npy` does, and lengths are bounded. A message is
-its length, the length of its JSON, the JSON, then the parts that it refers to.
+What comes in cannot be code, whoever wrote it: there are no pickles, :func:`adt.host.npz.read_npy` reads the
+arrays, and lengths are bounded. A message is its length, that of its JSON, the JSON, then the parts of it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import struct
 import time
 from typing import Any
 
-from adt.host.npz import read_npy
+from adt.host.npz import npy_bytes, read_npy
 from adt.limits import MOST_ARRAY_BYTES
 
 HEAD = struct.Struct("<QQ")
@@ -38,7 +37,7 @@ def encode(message: Any) -> bytes:
         if isinstance(value, bytes):
             key, data = BYTES, value
         elif hasattr(value, "__array_interface__"):
-            key, data = ARRAY, _npy(value)
+            key, data = ARRAY, npy_bytes(value)
         else:
             raise TypeError(f"a {type(value).__name__} is in a message")
         start = sum(map(len, parts))
@@ -66,14 +65,6 @@ def decode(data: bytes, text_size: int) -> Any:
         return json.loads(data[:text_size], object_hook=whole)
     except Exception as error:  # of JSON's parser, of read_npy, or of a place that is no pair of numbers
         raise BadMessage(f"it cannot be read: {error}") from error
-
-
-def _npy(array: Any) -> bytes:
-    import numpy as np
-
-    file = io.BytesIO()
-    np.lib.format.write_array(file, np.asarray(array, order="C"), allow_pickle=False)
-    return file.getvalue()
 
 
 def send(to: int, message: bytes, deadline: float | None = None) -> None:

@@ -56,13 +56,6 @@ KNOWN = (
 """Every NDK release, with what is known of it and why."""
 
 
-def _known_good() -> str:
-    """List the releases that are known to work."""
-    return " or ".join(
-        f"r{n}" for row in KNOWN if row.verdict == "known good" for n in range(row.first, row.last + 1)
-    )
-
-
 @dataclass(frozen=True)
 class Ndk:
     """An Android NDK on this machine."""
@@ -182,9 +175,7 @@ def tool_environment(ndk: Ndk, triple: str, api_level: int) -> dict[str, str]:
     cxx = ndk.compiler(triple, api_level)
     tools = {"AR": "llvm-ar", "RANLIB": "llvm-ranlib", "STRIP": "llvm-strip", "NM": "llvm-nm"}
     return {
-        "ANDROID_NDK_HOME": str(ndk.path),
-        "ANDROID_NDK_ROOT": str(ndk.path),
-        "ANDROID_NDK": str(ndk.path),
+        **dict.fromkeys(("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK"), str(ndk.path)),
         "CC": str(cxx.with_name(cxx.name.removesuffix("++"))),
         "CXX": str(cxx),
         **{name: str(ndk.bin / tool) for name, tool in tools.items()},
@@ -243,9 +234,10 @@ def _validated(path: Path, origin: str) -> Ndk:
         )
     ndk = Ndk(path, revision, facts.get("Pkg.Desc", ""), origin)
     if ndk.major < MINIMUM:
+        good = next(row.first for row in KNOWN if row.verdict == "known good")
         raise NdkError(
             f"NDK {revision} ({path}, from {origin}) is too old: TVM's runtime needs r{MINIMUM} or newer",
-            remedy=f"Install {_known_good()}, which is known to work; others from r{MINIMUM} to "
+            remedy=f"Install r{good}, which is known to work; others from r{MINIMUM} to "
             f"r{NEWEST_KNOWN} are taken but were not tried.",
         )
     prebuilt = path / "toolchains/llvm/prebuilt"
@@ -302,24 +294,14 @@ def _of_sdk(sdk: Path, origin: str) -> ApkTools:
     named = f"the Android SDK {sdk} (from {origin})"
     if not sdk.is_dir():
         raise SdkError(f"{named} is not a directory", remedy="Name the SDK's root directory.")
-    tools = _newest(sdk / "build-tools", ("aapt2", "apksigner"))
-    if tools is None:
-        raise SdkError(
-            f"{named} has no build-tools with aapt2 and apksigner",
-            remedy='Install them: sdkmanager "build-tools;35.0.0".',
-        )
-    platform = _newest(sdk / "platforms", ("android.jar",))
-    if platform is None:
-        raise SdkError(
-            f"{named} has no platform with android.jar",
-            remedy='Install one: sdkmanager "platforms;android-35".',
-        )
-    return ApkTools(
-        tools / "aapt2",
-        tools / "apksigner",
-        platform / "android.jar",
-        f"{sdk} (from {origin}): build-tools {tools.name}, {platform.name}",
-    )
+    if (tools := _newest(sdk / "build-tools", ("aapt2", "apksigner"))) is None:
+        remedy = 'Install them: sdkmanager "build-tools;35.0.0".'
+        raise SdkError(f"{named} has no build-tools with aapt2 and apksigner", remedy=remedy)
+    if (platform := _newest(sdk / "platforms", ("android.jar",))) is None:
+        remedy = 'Install one: sdkmanager "platforms;android-35".'
+        raise SdkError(f"{named} has no platform with android.jar", remedy=remedy)
+    origin = f"{sdk} (from {origin}): build-tools {tools.name}, {platform.name}"
+    return ApkTools(tools / "aapt2", tools / "apksigner", platform / "android.jar", origin)
 
 
 def _newest(directory: Path, files: tuple[str, ...]) -> Path | None:

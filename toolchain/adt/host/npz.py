@@ -88,13 +88,21 @@ def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
-            member = io.BytesIO()
             try:
-                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
+                data = npy_bytes(array)
             except ValueError as error:
                 raise InputError(
                     f"the input {name} is of type {np.asarray(array).dtype}: {error}",
                     remedy="Give arrays of numbers or booleans.",
                 ) from error
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue())  # of no date: always the same
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), data)  # of no date: always the same
     return buffer.getvalue()
+
+
+def npy_bytes(array: Array) -> bytes:
+    """Return *array* as an .npy file; ValueError if it has objects."""
+    import numpy as np
+
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array, order="C"), allow_pickle=False)
+    return file.getvalue()

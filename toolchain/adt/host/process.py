@@ -1,7 +1,6 @@
 """Find and run programs on this machine: argv lists only, echoed with ``-v``, never left behind.
 
-Every external command of adt goes through :func:`run` (wait for it) or
-:func:`start` (a long-lived child in its own process group).
+Every external command goes through :func:`run` (wait for it) or :func:`start` (in its own process group).
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from adt.host.reaper import reap_group, release_group
 
 log = logging.getLogger("adt.process")
 
-TAIL_LINES = 30
-"""Number of last lines of a failed program's output in an error message."""
 NEUTRAL = Path("/")
 """Working directory of programs: git, pip, Python, CMake and others obey files of the one that they start in,
 and the user's may hold a stranger's. Root alone puts files here, and it can be neither removed nor filled."""
@@ -77,7 +74,7 @@ class Finished:
     stdout: str
     stderr: str
 
-    def tail(self, lines: int = TAIL_LINES) -> str:
+    def tail(self, lines: int = 30) -> str:
         """Return the last lines of stdout and stderr, in that order."""
         return last_lines(self.stdout, self.stderr, lines)
 
@@ -91,10 +88,8 @@ def failure(
     done: Finished, *, error: type[AdtError] = ProcessFailed, what: str = "", remedy: str = ""
 ) -> AdtError:
     """Describe a failed program: the command, its exit code, the end of its output."""
-    program = Path(done.argv[0]).name
-    sentence = what or f"`{program}` failed"
     return error(
-        f"{sentence} (exit code {done.returncode})",
+        f"{what or f'`{Path(done.argv[0]).name}` failed'} (exit code {done.returncode})",
         remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
         details=f"$ {command_line(done.argv)}\n{done.tail()}",
     )
@@ -131,21 +126,16 @@ def run(
     log_file: Path | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> Finished:
-    """Run *argv* to its end and return what it printed.
+    """Run *argv* to its end and return what it printed; ToolNotFound if the program does not exist.
 
     Args:
         argv: the program and its arguments, never a shell line; a Path is made absolute.
         cwd: working directory; None: NEUTRAL.
         env: variables on top of :func:`environment`.
         timeout: seconds after which the program's whole group is killed.
-        check: raise *error* when the exit code is not 0.
-        error: the class to raise, with *what* and *remedy*.
+        check: raise *error*, with *what* and *remedy*, when the exit code is not 0.
         log_file: also keep the whole output here.
         on_line: called with each line as it comes (stderr is then merged into stdout).
-
-    Raises:
-        ToolNotFound: the program does not exist.
-        AdtError: of class *error*, when it failed or timed out.
     """
     words = _words(argv)
     began = time.monotonic()
@@ -327,22 +317,19 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     *remedy* says how to get it; empty: with the Python package of its name.
     """
     own = Path(sys.executable).parent / name
-    if own_first and own.is_file():
+    path = which(name)
+    if own.is_file() and (own_first or not path):
         return Tool(name, own, "adt's own environment")
-    if path := which(name):
+    if path:
         return Tool(name, Path(path).absolute(), "PATH")
-    if own.is_file():
-        return Tool(name, own, "adt's own environment")
     raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy or install_command(name))
 
 
 def compiler_identity(compiler: Path) -> str:
     """Identify the GCC or clang *compiler* by version, and a digest of what ``-v`` prints but paths."""
     done = run([compiler, "-v"], env={"LC_ALL": "C"}, check=False)
-    lines = [
-        " ".join(word for word in line.split() if "/" not in word)
-        for line in (done.stdout + done.stderr).splitlines()
-    ]
+    lines = (done.stdout + done.stderr).splitlines()
+    lines = [" ".join(word for word in line.split() if "/" not in word) for line in lines]
     version = next((line for line in lines if " version " in line), compiler.name)
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return f"{version}, {digest[:12]}"

@@ -1,9 +1,8 @@
 """Remove what this process leaves when it is killed.
 
-A shell waits for the end of a pipe that only this process holds, which comes however
-the process ends: SIGKILL, a crash in a library, LLVM's own exit. Until then it is told
-of each temporary name and of each program that would have to go; then it ends the
-programs and removes the names. It is started with the first of them.
+A shell waits for the end of a pipe that only this process holds, which comes however the process ends:
+SIGKILL, a crash in a library, LLVM's own exit. Until then it is told of each temporary name and program that
+would have to go; then it ends the programs and removes the names. It is started with the first of them.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ class TvmSource:
 def wheel_version() -> str:
     """Return the version of the installed apache-tvm wheel, which the tree must match.
 
-    It is in the name of the wheel's directory: importing importlib.metadata to read
-    it takes a fifth of the time of a build that has nothing to do.
+    It is in a directory's name: importlib.metadata takes a fifth of the time of a build with nothing to do.
     """
     for place in sys.path:
         for directory in Path(place).glob("apache_tvm-*.dist-info"):
@@ -152,28 +151,27 @@ def _own_digest(path: Path) -> str:
 
 
 def _tree_version(path: Path) -> str:
-    for name, pattern in (
-        ("include/tvm/runtime/base.h", r'#define TVM_VERSION "([^"]+)"'),
-        ("version.py", r'__version__ = "([^"]+)"'),
-    ):
-        file = path / name
-        if file.is_file() and (found := re.search(pattern, file.read_text(errors="replace"))):
-            return found[1]
-    return "unknown"
+    header, script = _text(path / "include/tvm/runtime/base.h"), _text(path / "version.py")
+    versions = re.findall(r'#define TVM_VERSION "([^"]+)"', header)
+    versions += re.findall(r'__version__ = "([^"]+)"', script)
+    return versions[0] if versions else "unknown"
 
 
 def _ffi_version(path: Path) -> str:
-    header = path / "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h"
-    text = header.read_text(errors="replace") if header.is_file() else ""
-    parts = dict(re.findall(r"#define TVM_FFI_VERSION_(MAJOR|MINOR|PATCH) (\d+)", text))
+    header = _text(path / "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h")
+    parts = dict(re.findall(r"#define TVM_FFI_VERSION_(MAJOR|MINOR|PATCH) (\d+)", header))
     return "{MAJOR}.{MINOR}.{PATCH}".format(**parts) if len(parts) == 3 else "unknown"
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.is_file() else ""
 
 
 def _clone_tvm(tag: str, directory: Path) -> None:
     log.info("cloning %s at %s", GIT_URL, tag)
     remedy = "Check the network, or use another source: --tvm-source PATH, or ADT_TVM_PROVIDER=registry."
     git = ["git", "-c", "advice.detachedHead=false"]
-    clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, directory]
+    clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, str(directory)]
     run(clone, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
     listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=directory).stdout.split()
     submodules = [name for name in SUBMODULES if name in listed]
@@ -285,10 +283,8 @@ def _entry() -> str:
 
 
 def _check(path: Path) -> None:
-    missing = [
-        f"{tree.name}/{tree.header}" for tree in TREES if not (path / tree.name / tree.header).is_file()
-    ]
-    if missing:
+    headers = [f"{tree.name}/{tree.header}" for tree in TREES]
+    if missing := [header for header in headers if not (path / header).is_file()]:
         raise SourceError(
             f"{path} is no directory of XNNPACK's source: it lacks {', '.join(missing)}",
             remedy=f"It needs the trees {', '.join(tree.name for tree in TREES)}; or leave it away.",
@@ -317,13 +313,8 @@ def _clone(tree: Tree, directory: Path) -> None:
         ["fetch", "-q", "--depth", "1", tree.url, tree.commit],  # a commit's name is its contents' digest
         ["-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD"],
     ):
-        run(
-            ["git", *command],
-            cwd=directory,
-            error=DownloadError,
-            what=f"cannot fetch {tree.url}",
-            remedy=REMEDY,
-        )
+        what = f"cannot fetch {tree.url}"
+        run(["git", *command], cwd=directory, error=DownloadError, what=what, remedy=REMEDY)
     for name in (".git", *LEFT_OUT):
         shutil.rmtree(directory / name, ignore_errors=True)
 
@@ -335,13 +326,9 @@ def _fetch(tree: Tree) -> Path:
     def fetch(partial: Path) -> None:
         if not os.access(APT_HELPER, os.X_OK):
             raise DownloadError(f"there is no apt here to fetch Debian's {tarball}", remedy=REMEDY)
-        run(
-            [APT_HELPER, "download-file", url, partial, f"SHA256:{tree.sha256}"],
-            timeout=600,
-            error=DownloadError,
-            what=f"could not download {url}",
-            remedy=REMEDY,
-        )
+        command = [APT_HELPER, "download-file", url, partial, f"SHA256:{tree.sha256}"]
+        what = f"could not download {url}"
+        run(command, timeout=600, error=DownloadError, what=what, remedy=REMEDY)
 
     wrong = "It is not the file that was meant: do not use it."
     return cache.downloaded(tarball, tree.sha256, fetch, url, remedy=REMEDY, wrong=wrong)
