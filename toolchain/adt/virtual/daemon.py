@@ -93,7 +93,7 @@ class Daemon:
         if name in KINDS and rest:
             return lambda stream: forward(stream, destination)
         if name == "reverse":
-            return lambda stream: Reverse(transport).serve(stream, rest)
+            return lambda stream: reverse(transport, stream, rest)
         if name == "root":
             return say("adbd is already running as root\n")
         if name == "unroot":
@@ -189,78 +189,66 @@ async def forward(stream: Stream, address: str) -> None:
     await pump(stream, connection)
 
 
-class Reverse:
-    """The `reverse:` requests of one transport; its listeners live as long as the transport."""
+async def reverse(transport: Transport, stream: Stream, request: str) -> None:
+    """Answer *request* (what follows ``reverse:``) inside the stream: OKAY, FAIL or a list."""
+    stream.accept()
+    verb, _, argument = request.partition(":")
+    listeners, answer = transport.listeners, b"OKAY"
+    try:
+        if verb == "list-forward":
+            rows = (f"host-{os.getpid()} {local} {each.remote}\n" for local, each in listeners.items())
+            answer = length_prefixed("".join(rows))
+        elif verb == "forward":
+            answer += await listen(transport, argument)
+        elif verb == "killforward-all":
+            while listeners:
+                listeners.popitem()[1].server.close()
+        elif verb != "killforward":
+            raise ValueError(f"unknown reverse request '{verb}'")
+        elif argument in listeners:
+            listeners.pop(argument).server.close()
+        else:
+            raise ValueError(f"listener '{argument}' not found")
+    except ValueError as error:
+        answer = b"FAIL" + length_prefixed(str(error))
+    await stream.write(answer)
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
-    async def serve(self, stream: Stream, request: str) -> None:
-        """Answer *request* (what follows ``reverse:``) inside the stream: OKAY, FAIL or a list."""
-        stream.accept()
-        verb, _, argument = request.partition(":")
+async def listen(transport: Transport, argument: str) -> bytes:
+    """Start a listener for ``[norebind:]LOCAL;REMOTE``; the host gets the text of a ValueError."""
+    keep = argument.startswith("norebind:")
+    local, _, remote = argument.removeprefix("norebind:").partition(";")
+    kind, _, address = local.partition(":")
+    if kind not in ("tcp", "localabstract") or not remote:
+        raise ValueError(f"cannot listen on '{local}'")
+    if kind == "tcp" and (port := natural(address, MOST_PORT)) is None:
+        raise ValueError(f"bad port in '{local}'")
+    if local in transport.listeners:
+        if keep:
+            raise ValueError("cannot rebind existing socket")
+        transport.listeners.pop(local).server.close()
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stream = await transport.open_on_host(remote)
+        if stream is None:
+            writer.close()
+            return
         try:
-            if verb == "list-forward":
-                rows = (
-                    f"host-{os.getpid()} {local} {listener.remote}\n"
-                    for local, listener in self._transport.listeners.items()
-                )
-                answer = length_prefixed("".join(rows))
-            elif verb == "forward":
-                answer = b"OKAY" + await self._listen(argument)
-            elif verb == "killforward-all":
-                for local in list(self._transport.listeners):
-                    self._drop(local)
-                answer = b"OKAY"
-            elif verb == "killforward":
-                if argument not in self._transport.listeners:
-                    raise ValueError(f"listener '{argument}' not found")
-                self._drop(argument)
-                answer = b"OKAY"
-            else:
-                raise ValueError(f"unknown reverse request '{verb}'")
-        except ValueError as error:
-            answer = b"FAIL" + length_prefixed(str(error))
-        await stream.write(answer)
+            with contextlib.suppress(Closed, ConnectionError):
+                await pump(stream, (reader, writer))
+        finally:
+            stream.close()
 
-    def _drop(self, local: str) -> None:
-        self._transport.listeners.pop(local).server.close()
-
-    async def _listen(self, argument: str) -> bytes:
-        """Start a listener for ``[norebind:]LOCAL;REMOTE``; the host gets the text of a ValueError."""
-        keep = argument.startswith("norebind:")
-        local, _, remote = argument.removeprefix("norebind:").partition(";")
-        kind, _, address = local.partition(":")
-        if kind not in ("tcp", "localabstract") or not remote:
-            raise ValueError(f"cannot listen on '{local}'")
-        if kind == "tcp" and (port := natural(address, MOST_PORT)) is None:
-            raise ValueError(f"bad port in '{local}'")
-        if local in self._transport.listeners:
-            if keep:
-                raise ValueError("cannot rebind existing socket")
-            self._drop(local)
-
-        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            stream = await self._transport.open_on_host(remote)
-            if stream is None:
-                writer.close()
-                return
-            try:
-                with contextlib.suppress(Closed, ConnectionError):
-                    await pump(stream, (reader, writer))
-            finally:
-                stream.close()
-
-        try:
-            if kind == "tcp":
-                server = await asyncio.start_server(on_connection, "127.0.0.1", port)
-            else:
-                server = await asyncio.start_unix_server(on_connection, "\0" + address)
-        except OSError as error:
-            raise ValueError(f"cannot bind listener: {os.strerror(error.errno or 0)}") from error
-        port = server.sockets[0].getsockname()[1] if local == "tcp:0" else None
-        self._transport.listeners[local if port is None else f"tcp:{port}"] = Listener(server, remote)
-        return b"" if port is None else length_prefixed(str(port))
+    try:
+        if kind == "tcp":
+            server = await asyncio.start_server(on_connection, "127.0.0.1", port)
+        else:
+            server = await asyncio.start_unix_server(on_connection, "\0" + address)
+    except OSError as error:
+        raise ValueError(f"cannot bind listener: {os.strerror(error.errno or 0)}") from error
+    port = server.sockets[0].getsockname()[1] if local == "tcp:0" else None
+    transport.listeners[local if port is None else f"tcp:{port}"] = Listener(server, remote)
+    return b"" if port is None else length_prefixed(str(port))
 
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")

@@ -1,8 +1,6 @@
 """Start, stop and list virtual devices.
 
-A virtual device is a Linux userland (arm64, if nothing else is asked for) behind a daemon that
-speaks real ADB. It is not Android; nothing measured on it is a device's latency.
-Connecting an adb server to it (`adb connect SERIAL`) is the caller's.
+Connecting an adb server to one (`adb connect SERIAL`) is the caller's.
 """
 
 from __future__ import annotations
@@ -92,10 +90,8 @@ def start(
     """
     home = state.home(name)
     if data_size is not None and not SIZE.fullmatch(data_size):
-        raise ConfigError(
-            f"{data_size!r} is not a size",
-            remedy="Write bytes with k, m or g behind the number, such as 64m.",
-        )
+        remedy = "Write bytes with k, m or g behind the number, such as 64m."
+        raise ConfigError(f"{data_size!r} is not a size", remedy=remedy)
     if port is not None and not 0 < port < 65536:
         raise ConfigError(f"{port} is not a TCP port", remedy="Use 1 to 65535, or none for a free one.")
     if opencl and rootfs is not None:
@@ -173,11 +169,10 @@ def listing() -> tuple[EmulatorInfo, ...]:
     """List every virtual device that runs, by name; remove records of dead ones, with a notice."""
     emulators = []
     for home in state.homes():
-        if not home.record.is_file():
-            continue
-        with cache.lock(home.directory):
-            if record := state.read(home):
-                emulators.append(info(record, home))
+        if home.record.is_file():
+            with cache.lock(home.directory):
+                if record := state.read(home):
+                    emulators.append(info(record, home))
     return tuple(emulators)
 
 
@@ -192,8 +187,6 @@ def _check_executable(directory: Path, variable: str) -> None:
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT = 60.0
 """Seconds in which a device must come up."""
-LOG_TAIL = 20
-"""Lines of the log in an error message."""
 LOG_LIMIT = 4 << 20
 """Bytes above which a start begins a new log."""
 
@@ -240,8 +233,7 @@ def boot_up(
             if "error" in message:
                 raise _failed(boot.name, message["error"], home, offset)
             if "pid" in message:
-                pid = message["pid"]
-                start_time = process.start_time(pid)
+                pid, start_time = message["pid"], process.start_time(message["pid"])
             ready |= "ready" in message
         if start_time is None:
             raise _failed(boot.name, "it ended at once", home, offset)
@@ -277,15 +269,14 @@ def boot_up(
 
 def _environment() -> list[str]:
     """Build the launcher's environment: programs on the device can read PID 1's, so it holds no secrets."""
-    passed_on = ("LD_LIBRARY_PATH", "PYTHONHOME")
-    variables = {**process.python_path(), **{key: os.environ[key] for key in passed_on if key in os.environ}}
-    return [f"{key}={value}" for key, value in variables.items()]
+    passed_on = {key: os.environ.get(key) for key in ("LD_LIBRARY_PATH", "PYTHONHOME")}
+    return [f"{key}={value}" for key, value in {**process.python_path(), **passed_on}.items() if value]
 
 
 def _failed(name: str, reason: str, home: state.Home, offset: int) -> EmulatorError:
     with home.log.open("rb") as file:
         file.seek(offset)
-        last_lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL:]
+        last_lines = file.read().decode(errors="replace").splitlines()[-20:]
     return EmulatorError(
         f"virtual device {name} did not come up: {reason}",
         remedy=f"Look at {home.log}; `adt doctor` shows what this machine lacks.",

@@ -8,10 +8,8 @@ its standard input and receives messages from its standard output:
     {"error": "..."}       it did not come up
 
 Then the starter records the device and sends ``commit``. Until it has, the end of its standard input (the
-starter was interrupted or killed) ends the device: no device runs that nobody has on record.
-
-PID 1 collects orphans, and ends everything on SIGTERM. When PID 1 ends, however
-that comes, the kernel kills what is left in its pid namespace.
+starter was interrupted or killed) ends the device: no device runs that nobody has on record. PID 1 collects
+orphans, and ends everything on SIGTERM. When it ends, the kernel kills what is left in its pid namespace.
 """
 
 from __future__ import annotations
@@ -193,14 +191,10 @@ def be_daemon(
 def collect() -> set[int]:
     """Collect every child that has ended; return their pids."""
     ended: set[int] = set()
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.add(pid)
+    with contextlib.suppress(ChildProcessError):
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            ended.add(pid)
+    return ended
 
 
 def end(server: int) -> int:

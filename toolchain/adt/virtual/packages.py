@@ -282,9 +282,8 @@ class PrivateApt:
                 words.append(name)
                 tried = known.get(name)
                 reason = f"do not have {tried}, the version" if tried else "have no version that"
-                log.info(
-                    "%s %s is taken: the archives %s adt was tried with", name, versions[name][0], reason
-                )
+                text = "%s %s is taken: the archives %s adt was tried with"
+                log.info(text, name, versions[name][0], reason)
         install = ("apt-get", "install", "-q", "-y", "--download-only", "--allow-downgrades")
         self._run(*install, *words, what=f"the {self.architecture} packages cannot be fetched")
         return sorted((self.directory / "archives").glob("*.deb"))

@@ -1,8 +1,7 @@
 """System properties of the virtual device, and the small programs that read them.
 
-Tools of the Android world ask `getprop`; the answers here say truthfully what
-the device is. `getprop`, `setprop`, `log`, `logcat`, `settings` and `svc` are shell
-scripts, because Android's own need services that a Linux does not have.
+Tools of the Android world ask `getprop`; the answers here say truthfully what the device is. The programs are
+shell scripts, because Android's own need services that a Linux does not have.
 """
 
 from __future__ import annotations
@@ -46,14 +45,13 @@ def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
     that runs here is left.
     """
     bionic = rootfs.is_bionic(userland)
+    kind = "Android userland" if bionic else f"{abi.title} Linux, not Android"
     assumed = {
         "ro.build.version.sdk": "33",
         "ro.build.version.release": "13",
         "ro.build.type": "userdebug",
         "ro.product.name": "adt_virtual_device",
-        "ro.product.model": f"adt virtual device ({abi.title} Linux, not Android)"
-        if not bionic
-        else "adt virtual device (Android userland)",
+        "ro.product.model": f"adt virtual device ({kind})",
         "ro.product.manufacturer": "adt",
         "ro.product.brand": "adt",
     }

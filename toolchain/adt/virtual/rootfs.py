@@ -1,7 +1,7 @@
 """Userlands that the user brings: what is in them, and whether programs can start there.
 
-DIR is either a root directory with ``system/`` in it, or such a ``system`` itself (as
-the system image of an Android device unpacks). It is only ever mounted read-only.
+DIR is either a root directory with ``system/`` in it, or such a ``system`` itself (as the system image of an
+Android device unpacks). It is only ever mounted read-only.
 """
 
 from __future__ import annotations
@@ -91,19 +91,16 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
     )
     if not tree.is_dir():
         raise EmulatorError(f"{tree} is not a directory", remedy=remedy)
-    places = [tree / "system/bin/sh", tree / "bin/sh"]
-    if not any(map(os.path.lexists, places)):
-        raise EmulatorError(
-            f"{tree} is not a userland: neither system/bin/sh nor bin/sh is in it", remedy=remedy
-        )
+    if not any(os.path.lexists(tree / shell) for shell in ("system/bin/sh", "bin/sh")):
+        what = f"{tree} is not a userland: neither system/bin/sh nor bin/sh is in it"
+        raise EmulatorError(what, remedy=remedy)
     entries = parts(tree)
     shell = _follow(entries, SHELL, tree)
     try:
         facts = read_elf(shell)
     except PackageError as error:
-        raise EmulatorError(
-            f"{shell}, the userland's shell, is not a program: {error.what}", remedy=remedy
-        ) from error
+        what = f"{shell}, the userland's shell, is not a program: {error.what}"
+        raise EmulatorError(what, remedy=remedy) from error
     actual = next((abi for abi in ABIS.values() if abi.elf == facts.machine and facts.bits == 64), None)
     if actual is None or expected not in (None, actual):
         runs = expected.elf if expected else " or ".join(abi.elf for abi in ABIS.values())
@@ -124,7 +121,10 @@ def check_readable(tree: Path) -> None:
     loader = read_elf(shell).interpreter
     programs = {shell, _follow(entries, loader, tree)} if loader else {shell}
     needed, private = {*programs, tree}, set[Path]()
-    for place in (tree, *(place for entry in entries.values() for place in _all_in(entry))):
+    places = [tree, *entries.values()]
+    for entry in entries.values():
+        places += [] if entry.is_symlink() else entry.rglob("*")
+    for place in places:
         mode = place.lstat().st_mode
         bits = stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH if stat.S_ISREG(mode) else 0
         bits |= stat.S_IXOTH if place in programs else stat.S_IROTH if place == tree else 0
@@ -142,11 +142,6 @@ def check_readable(tree: Path) -> None:
     if private:
         text = "%s is not for every user to read (nor are %d others), and %s; `%s` changes that"
         log.warning(text, min(private), len(private) - 1, reason, command)
-
-
-def _all_in(entry: Path) -> list[Path]:
-    """List *entry* and what lies below it; links are not followed."""
-    return [entry] if entry.is_symlink() else [entry, *entry.rglob("*")]
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:

@@ -1,7 +1,7 @@
 """The shell services: ``shell:`` in protocol 1 and 2, with or without a terminal, and ``exec:``.
 
-Protocol 2 frames everything as one byte of identifier, four of length (little
-endian) and the data, which keeps stderr apart and carries the exit code.
+Protocol 2 frames everything as one byte of identifier, four of length (little endian) and the data, which
+keeps stderr apart and carries the exit code.
 """
 
 from __future__ import annotations
@@ -24,15 +24,10 @@ CHUNK = 1 << 16
 
 
 async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: int) -> None:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    add(fd, wake)
+    done = asyncio.Event()
+    add(fd, done.set)
     try:
-        await done
+        await done.wait()
     finally:
         remove(fd)
 
@@ -229,8 +224,8 @@ async def _first(*futures: asyncio.Future[Any]) -> None:
 async def serve(stream: Stream, request: Request, shell: str, environment: Mapping[str, str]) -> None:
     """Run the request's command on *stream* until it ends or the host hangs up.
 
-    On a hang-up adbd sends SIGHUP to the shell it started (protocol 2) or closes
-    the command's descriptors (protocol 1), and nothing more; so do we.
+    On a hang-up adbd sends SIGHUP to the shell it started (protocol 2) or closes the command's descriptors
+    (protocol 1), and nothing more; so do we.
     """
     child = _Child(request, shell, environment)
     stream.accept()

@@ -109,12 +109,10 @@ def read(home: Home) -> EmulatorRecord | None:
         return None
     try:
         record = load(home)
+        if alive(record):
+            return record
+        log.warning("virtual device %s is no longer running; its last words are in %s", home.name, home.log)
     except AdtError as error:
         log.warning("the record of virtual device %s is unreadable and is removed: %s", home.name, error.what)
-        home.record.unlink(missing_ok=True)
-        return None
-    if alive(record):
-        return record
-    log.warning("virtual device %s is no longer running; its last words are in %s", home.name, home.log)
     home.record.unlink(missing_ok=True)
     return None

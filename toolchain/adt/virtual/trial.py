@@ -3,8 +3,7 @@
 Run as ``python -m adt.virtual.trial MODE QEMU MACHINE``; MODE is ``userns`` or ``root``, QEMU a static
 interpreter or ``-``, MACHINE the programs' processor. (Without a user namespace a binfmt rule would be the
 whole machine's, so ``root`` never registers one.) Prints one JSON object; a value is null for "works" or the
-reason. Trying tells more than any list of versions and settings: kernels, security modules and containers all
-have a say.
+reason. No list of versions tells as much: kernels, security modules and containers all have a say.
 """
 
 from __future__ import annotations

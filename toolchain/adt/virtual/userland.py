@@ -29,8 +29,6 @@ FORMAT = 4
 SCHEMA = "adt.userland"
 MANIFEST = "userland.json"
 TREE = "root"
-DOWNLOAD, OPENCL_DOWNLOAD = 20, 150
-"""Megabytes that are fetched, roughly."""
 
 PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
 """Packages of the userland; apt adds what they depend on."""
@@ -95,20 +93,16 @@ def userland_name(abi: Abi, *, opencl: bool) -> str:
 
 def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
     """Return the default userland's tree, made when the cache has none; *interpreter*: static qemu."""
-    entry, cached = cache.entry(
-        userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
-    )
-    if cached:
-        log.debug("%s userland from the cache: %s", abi.title, entry)
+    name = userland_name(abi, opencl=opencl)
+    entry, _ = cache.entry(name, lambda into: make(into, interpreter, abi, opencl=opencl))
     return entry / TREE
 
 
 def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> None:
     """Fetch the packages and build the tree and its manifest in the directory *into*."""
-    size = OPENCL_DOWNLOAD if opencl else DOWNLOAD
-    log.info("fetching the %s userland for the virtual device (about %d MB, once)", abi.title, size)
-    known = known_versions(opencl=opencl)
-    if not known:
+    megabytes = 150 if opencl else 20
+    log.info("fetching the %s userland for the virtual device (about %d MB, once)", abi.title, megabytes)
+    if not (known := known_versions(opencl=opencl)):
         log.info("adt was not tried with the packages of %s; its newest ones are taken", packages.release())
     with scratch_directory("apt", beside=into) as work:
         apt = packages.PrivateApt(work / "apt", packages.host_sources(abi), abi.debian)
@@ -120,9 +114,8 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
         arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
         installed = tuple(packages.describe(archive) for archive in archives)
     manifest.write(Userland(SCHEMA, 1, packages.release(), installed), into / MANIFEST)
-    log.info(
-        "%s userland: %s", abi.title, ", ".join(f"{package.name} {package.version}" for package in installed)
-    )
+    names = ", ".join(f"{package.name} {package.version}" for package in installed)
+    log.info("%s userland: %s", abi.title, names)
 
 
 BUSYBOX_APPLETS = (
@@ -179,9 +172,8 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
     (tree / "etc/passwd").write_text("root:x:0:0:root:/data:/system/bin/sh\n")
     (tree / "etc/group").write_text("root:x:0:\n")
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n")
-    (tree / "system/build.prop").write_text(
-        properties.text({"ro.adt.virtual": "1", "ro.adt.notice": properties.linux_notice(abi)})
-    )
+    about = {"ro.adt.virtual": "1", "ro.adt.notice": properties.linux_notice(abi)}
+    (tree / "system/build.prop").write_text(properties.text(about))
     for script in properties.BY_PATH:
         (programs / script).symlink_to(f"{properties.TOOLS}/{script}")
     link_applets(tree, programs, abi, interpreter)
@@ -229,21 +221,17 @@ def add_opencl(unpacked: Path, tree: Path, abi: Abi) -> None:
 
 def link_applets(tree: Path, programs: Path, abi: Abi, interpreter: Path | None) -> None:
     """Link every program that toybox says it is, and what busybox adds, unless the name is taken."""
-    loader = tree / "usr" / abi.loader
-    libraries = tree / "usr/lib" / abi.multiarch
-    argv: list[str | Path] = [loader, "--library-path", libraries, programs / "toybox"]
-    if interpreter:
-        argv = [interpreter, "-L", tree, programs / "toybox"]
+    started = [tree / "usr" / abi.loader, "--library-path", tree / "usr/lib" / abi.multiarch]
     done = process.run(
-        argv,
+        [*([interpreter, "-L", tree] if interpreter else started), programs / "toybox"],
         error=EmulatorError,
         what=f"the {abi.title} toybox does not run",
         remedy="Check `qemu-aarch64-static --version` (7.0 or newer is needed) when it is emulated.",
     )
-    for applet in (*done.stdout.split(), *BUSYBOX_APPLETS):
-        link = programs / applet
-        if not os.path.lexists(link):
-            link.symlink_to("toybox" if applet in done.stdout.split() else "busybox")
+    applets = dict.fromkeys(BUSYBOX_APPLETS, "busybox") | dict.fromkeys(done.stdout.split(), "toybox")
+    for applet, program in applets.items():
+        if not os.path.lexists(programs / applet):
+            (programs / applet).symlink_to(program)
 
 
 def missing(abi: Abi, what: str) -> EmulatorError:

@@ -1,8 +1,8 @@
 """Packets of the ADB transport protocol, and one connection from an adb server: handshake, packets, streams.
 
-A packet is a 24-byte header of six little-endian uint32 (command, arg0, arg1,
-payload length, checksum, command ^ 0xffffffff) and the payload. The checksum is
-the sum of the payload's bytes; two sides that both speak ``VERSION_SKIP`` leave it 0.
+A packet is a 24-byte header of six little-endian uint32 (command, arg0, arg1, payload length, checksum,
+command ^ 0xffffffff) and the payload. The checksum is the sum of the payload's bytes; two sides that both
+speak ``VERSION_SKIP`` leave it 0.
 
 A stream has the classic flow control: one unacknowledged WRTE in each direction. We acknowledge (OKAY) what
 the host wrote only while little of it waits to be consumed, so a push larger than memory moves at the pace
@@ -12,6 +12,7 @@ of the disk.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import struct
 from collections.abc import Awaitable, Callable
@@ -249,7 +250,7 @@ class Transport:
         self.link, self._banner, self._find = link, banner, find
         self._host_version, self._maxdata = VERSION_CHECKSUM, 4096
         self._online = False
-        self._next_local = 1
+        self._locals = itertools.count(1)
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.listeners: dict[str, Listener] = {}
@@ -330,11 +331,9 @@ class Transport:
         return self._streams.pop(local, None) is not None
 
     def _new_stream(self, remote: int) -> Stream:
-        stream = Stream(
-            self._next_local, remote, self._maxdata, self.link.send, self.link.drain, self._forget
-        )
-        self._next_local += 1
-        self._streams[stream.local] = stream
+        link, local = self.link, next(self._locals)
+        stream = Stream(local, remote, self._maxdata, link.send, link.drain, self._forget)
+        self._streams[local] = stream
         return stream
 
     async def _serve(self, stream: Stream, service: Service, destination: str) -> None:
