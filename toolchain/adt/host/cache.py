@@ -64,7 +64,6 @@ def _acquired(path: Path) -> int | None:
 
 
 def file_sha256(path: Path) -> str:
-    """Hash a file's bytes; return the sha256 in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -263,7 +263,6 @@ def temporary_name(final: Path) -> Path:
 
 
 def size_text(count: int) -> str:
-    """Format *count* bytes for people."""
     for unit, name in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << unit:
             return f"{count / (1 << unit):.1f} {name}"

@@ -401,7 +401,6 @@ class _Image:
         return table, size
 
     def dynamic_string(self, offset: int) -> str:
-        """Return the text at *offset* of the dynamic string table."""
         return self.string(*self._dynamic_strings, offset)
 
     def text_of(self, tag: str) -> str:

@@ -62,7 +62,6 @@ def pass_through_tvm() -> None:
 
 
 def interrupt(_number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt."""
     pass_through_tvm()
     _Handled.raised = True
     raise KeyboardInterrupt

@@ -163,22 +163,19 @@ def _failure(failure: ChildFailed, doing: str, seconds: float) -> AdtError:
 
 
 def _log(record: Any) -> None:
-    """Log what a process logged."""
     name, level, text = record
     if str(name).partition(".")[0] == "adt" and isinstance(level, int):
         logging.getLogger(name).log(level, "%s", text)
 
 
 class _Forward(logging.Handler):
-    """Sends log lines to the parent."""
+    """Sends log lines to the parent, whose loggers decide on their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one; the parent's loggers decide on its level."""
         note([record.name, record.levelno, record.getMessage()])
 
 
 def _call(request: _Call) -> _Answer:
-    """Run the function that *request* names."""
     try:
         os.chdir(request.directory)
         function = getattr(import_module(request.module), request.name)

@@ -75,7 +75,6 @@ class Ndk:
 
     @property
     def toolchain_file(self) -> Path:
-        """The CMake toolchain file that the NDK brings."""
         return self.path / "build/cmake/android.toolchain.cmake"
 
     @property

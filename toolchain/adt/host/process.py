@@ -75,7 +75,6 @@ class Finished:
     stderr: str
 
     def tail(self, lines: int = 30) -> str:
-        """Return the last lines of stdout and stderr, in that order."""
         return last_lines(self.stdout, self.stderr, lines)
 
 
@@ -303,8 +302,6 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tool:
-    """A program on this machine."""
-
     name: str
     path: Path
     origin: str
@@ -341,7 +338,6 @@ def cmake() -> Tool:
 
 
 def ninja() -> Tool:
-    """Find Ninja, the one installed with adt first."""
     return find_tool("ninja", own_first=True)
 
 

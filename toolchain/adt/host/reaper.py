@@ -86,7 +86,6 @@ class _Reaper:
                 self._start()
 
     def discard(self, entry: str) -> None:
-        """Leave *entry* alone."""
         with self._lock:
             if self._owner == os.getpid() and entry in self._entries:
                 self._entries.discard(entry)

@@ -359,7 +359,6 @@ class Instance:
 
 
 def explain_exit(code: int) -> str:
-    """Explain why a server ended."""
     if code > 128:
         return f"tvm_rpc was ended by {signal_name(code - 128) or f'signal {code - 128}'}"
     return {

@@ -81,11 +81,9 @@ class Body:
         self._data, self._at = data, 0
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        """Read the next numbers, by a format of :mod:`struct`."""
         return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
 
     def take(self, count: int) -> bytes:
-        """Take the next *count* bytes."""
         if count > len(self._data) - self._at:
             raise Malformed(f"{count} bytes are announced where {len(self._data) - self._at} follow")
         self._at += count

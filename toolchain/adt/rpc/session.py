@@ -170,7 +170,6 @@ def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
 
 
 def _connect(target: Target, limit: int) -> tuple[RPCSession, relay.Relay]:
-    """Open TVM's session with the server."""
     try:
         return relay.connect(target.host, target.port, target.match_key, limit=limit, seconds=CONNECT_SECONDS)
     except TimeoutError as error:

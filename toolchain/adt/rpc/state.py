@@ -60,7 +60,6 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Return True if it still runs."""
         return self.boot == process.boot_id() and process.start_time(self.pid) == self.start_time
 
     def end(self, grace: float, *, insist: bool = True) -> bool:
@@ -71,7 +70,6 @@ class Process:
 
 
 def this_process() -> Process:
-    """Describe this process."""
     started = process.start_time(os.getpid())
     assert started is not None
     return Process(os.getpid(), started, process.boot_id())
@@ -194,7 +192,6 @@ def rpc_directory() -> Path:
 
 
 def tracker_home() -> Home:
-    """Return the directory of the tracker's record."""
     return Home(rpc_directory() / "tracker", "tracker")
 
 
@@ -382,7 +379,6 @@ class Starter:
         threading.Thread(target=wait, name="starter", daemon=True).start()
 
     def ready(self, **facts: object) -> None:
-        """Report that all is well."""
         self._say({"ready": facts})
 
     def failed(self, error: AdtError) -> None:

@@ -49,8 +49,6 @@ LONGEST_PAUSE = 30.0
 
 
 class Watchdog:
-    """See the module."""
-
     def __init__(self, config: ServerConfig, at: state.Home) -> None:
         self.config = config
         self.stopping = threading.Event()

@@ -74,7 +74,6 @@ class Daemon:
         return Transport(wire.Link(reader, writer), self.hello, self.find)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection to its end."""
         log.info("an adb server connected")
         # cancelled when the device stops: nothing of that is worth a traceback in the log
         with contextlib.suppress(asyncio.CancelledError):

@@ -158,7 +158,6 @@ def keep_capabilities(kept: Iterable[int]) -> None:
 
 
 def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Call mount(2)."""
     result = _libc.mount(
         os.fsencode(source),
         os.fsencode(target),
@@ -198,7 +197,6 @@ def make_read_only(target: Path) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Take off what is mounted at *target*."""
     _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
@@ -233,7 +231,6 @@ def register_interpreter(binfmt: Path, interpreter: Path) -> None:
 
 
 def bring_loopback_up() -> None:
-    """Give a fresh network namespace its 127.0.0.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
 

@@ -249,7 +249,6 @@ class PrivateApt:
         return process.run(argv, env=env, timeout=900, error=DownloadError, what=what, remedy=REMEDY)
 
     def update(self) -> None:
-        """Read the archives' indices."""
         what = f"the index of {self.architecture} packages cannot be read"
         done = self._run("apt-get", "update", "-q", what=what)
         # apt-get update ends with 0 when some archives fail; its warnings say so

@@ -114,5 +114,4 @@ SCRIPTS = (*BY_PATH, "settings", "svc")
 
 
 def scripts() -> dict[str, bytes]:
-    """Read the programs of the device, by name."""
     return {name: Path(__file__).with_name("scripts").joinpath(f"{name}.sh").read_bytes() for name in SCRIPTS}

@@ -170,7 +170,6 @@ class _Child:
             os.close(self.stdin)
 
     def resize(self, size: bytes | None) -> None:
-        """Give the terminal a new size."""
         if self.terminal and size is not None:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)

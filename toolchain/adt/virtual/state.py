@@ -65,7 +65,6 @@ class Home:
 
     @property
     def data(self) -> Path:
-        """Its /data."""
         return self.directory / "data"
 
 

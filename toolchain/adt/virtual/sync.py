@@ -48,7 +48,6 @@ def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | OSError:
-    """Return the status of *path*, or why there is none."""
     try:
         return os.stat(path, follow_symlinks=follow)
     except OSError as error:
@@ -115,7 +114,6 @@ def create(path: str) -> int:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write every byte."""
     view = memoryview(data)
     try:
         while view:
@@ -131,7 +129,6 @@ class Session:
         self.stream = stream
 
     async def run(self) -> None:
-        """Serve the stream."""
         self.stream.accept()
         while True:
             identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))

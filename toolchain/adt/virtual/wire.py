@@ -52,7 +52,6 @@ class Packet:
 
 
 def checksum(payload: bytes | memoryview) -> int:
-    """Sum the payload's bytes, modulo 2**32."""
     return sum(payload) & 0xFFFFFFFF
 
 
@@ -92,11 +91,9 @@ class Link:
         self.summed = True  # whether packets carry checksums
 
     async def receive(self, *, verified: bool) -> Packet:
-        """Receive the next packet for the device."""
         return await read_packet(self._reader, summed=verified)
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
-        """Put one packet into the connection's buffer."""
         if self._writer.is_closing():
             return
         self._writer.write(header(command, arg0, arg1, payload, summed=self.summed))
