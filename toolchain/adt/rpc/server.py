@@ -158,11 +158,7 @@ def start(
         state.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=START_SECONDS, doing=doing)
         record = state.read_server(at)
         if record is None:
-            raise RpcError(
-                f"the RPC server on {device.serial} ended right after its start",
-                remedy=f"Its last words are in {at.log}.",
-                details=state.tail(at.log),
-            )
+            raise state.not_up(f"the RPC server on {device.serial}", at)
         return _running(record, at)
 
 

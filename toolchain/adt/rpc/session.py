@@ -17,7 +17,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from shlex import join, quote
+from itertools import chain
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RpcError, RunError, TrackerError, last_line
@@ -159,7 +160,7 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
 def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
     keys = sorted({status.key for status in summary.servers})
     there = f"it has {', '.join(keys)}" if keys else "no device has registered"
-    stuck = [status for status in server.statuses() if status.key == key]
+    stuck = (status for status in server.statuses() if status.key == key)
     details = "\n".join(f"{status.serial}: {status.state}: {status.last_error}" for status in stuck)
     return TrackerError(
         f"the tracker at {where} has no device with the key {key}; {there}",
@@ -200,10 +201,8 @@ def _unreached(target: Target, error: relay.Refusal | OSError) -> RpcError:
             f"what listens at {target.address} is not a TVM RPC server",
             remedy="Check the port: `adt rpc status` shows where servers listen.",
         )
-    whose = [status for status in server.statuses() if status.address == target.address]
-    start_again = join(
-        ["adt", "rpc", "start", "--serial", whose[0].serial if whose else "S", "--key", target.key]
-    )
+    serials = [status.serial for status in server.statuses() if status.address == target.address]
+    start_again = f"adt rpc start --serial {quote((serials or ['S'])[0])} --key {quote(target.key)}"
     if target.tracker:
         return RpcError(
             f"a device is registered as {target.key} at {target.address}, but cannot be reached there",
@@ -287,17 +286,15 @@ class RemoteModel:
         function = self.entry(entry)
         check_inputs(self.package.manifest.name, function, inputs)
         with explain_errors(self.package, "take its inputs"):
-            given = [
-                tvm.runtime.tensor(np.asarray(inputs[spec.name], order="C"), self.device)
-                for spec in function.inputs
-            ]
+            arrays = [np.asarray(inputs[spec.name], order="C") for spec in function.inputs]
+            given = [tvm.runtime.tensor(array, self.device) for array in arrays]
             if not function.images:
                 self.machine.set_input(entry, *given, *(self.params[name] for name in function.params))
                 return
             pairs = [(False, tensor) for tensor in given]
             pairs += [(name in function.images, self.params[name]) for name in function.params]
             set_input = self._function(SET_INPUT)
-            set_input(self.machine.module, entry, *(part for pair in pairs for part in pair))
+            set_input(self.machine.module, entry, *chain.from_iterable(pairs))
 
     def _function(self, name: str) -> Any:
         try:

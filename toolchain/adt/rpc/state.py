@@ -261,6 +261,12 @@ def tail(path: Path) -> str:
     return ""
 
 
+def not_up(what: str, at: Home, error: type[AdtError] = RpcError) -> AdtError:
+    """Return the error for *what*, a process that ended before it was of use."""
+    remedy = f"Its last words are below and in {at.log}."
+    return error(f"{what} did not come up", remedy=remedy, details=tail(at.log))
+
+
 LOG_LIMIT = 4 << 20
 """Bytes after which a log is begun anew; one older log is kept."""
 END_SECONDS = 20.0
@@ -302,11 +308,7 @@ def launch(
         if "error" in report:
             raise _reported(report)
         if "ready" not in report:
-            raise RpcError(
-                f"{module} did not come up",
-                remedy=f"Its last words are below and in {at.log}.",
-                details=tail(at.log),
-            )
+            raise not_up(module, at)
         send(child.stdin.fileno(), encode(COMMIT))
         committed = True
         ready: dict[str, Any] = report["ready"]

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,7 +92,7 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
         if record is not None and record.process.alive:
             if (ports.insisted and record.port not in ports) or expose != (record.host == EVERYWHERE):
                 log.warning("it keeps its address; `adt tracker stop` first to change it")
-            return _info(record, at, already=True)
+            return replace(_info(record, at), already=True)
         if record is not None:
             log.warning("the tracker at %s had died; starting a new one", record.address)
             at.record.unlink(missing_ok=True)
@@ -103,11 +103,7 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
             state.launch(__name__, {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,))
         record = state.read_tracker(at)
         if record is None:
-            raise TrackerError(
-                "the tracker ended right after its start",
-                remedy=f"Its last words are in {at.log}.",
-                details=state.tail(at.log),
-            )
+            raise state.not_up("the tracker", at, TrackerError)
         log.debug("the tracker listens on %s", record.address)
         return _info(record, at)
 
@@ -140,19 +136,16 @@ def status(address: str = "") -> TrackerInfo:
     """Return the state of the tracker, adt's or that at *address*; no error for one that does not run."""
     at = state.tracker_home()
     record = state.read_tracker(at)
-    if address and (record is None or record.address != address):
-        try:
-            return TrackerInfo(True, address, summary=wire.summary(address))
-        except TrackerError as error:
-            return TrackerInfo(False, address, error=error.what)
-    if record is None:
+    ours = record if record is not None and address in ("", record.address) else None
+    if ours is None and not address:
         return TrackerInfo(False, "", error="none was started: adt tracker start")
-    if not record.process.alive:
-        return _info(record, at, error="it has died; its last words are in its log")
+    info = _info(ours, at) if ours else TrackerInfo(True, address)
+    if not info.running:
+        return replace(info, error="it has died; its last words are in its log")
     try:
-        return _info(record, at, summary=wire.summary(record.address))
+        return replace(info, summary=wire.summary(info.address))
     except TrackerError as error:
-        return _info(record, at, error=error.what)
+        return replace(info, running=ours is not None, error=error.what)
 
 
 def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
@@ -167,14 +160,7 @@ def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
     return tracker
 
 
-def _info(
-    record: state.TrackerRecord,
-    at: state.Home,
-    *,
-    already: bool = False,
-    summary: Summary | None = None,
-    error: str = "",
-) -> TrackerInfo:
+def _info(record: state.TrackerRecord, at: state.Home) -> TrackerInfo:
     alive = record.process.alive
     return TrackerInfo(
         running=alive,
@@ -183,9 +169,6 @@ def _info(
         pid=record.process.pid,
         uptime=max(0.0, time.time() - record.since) if alive else 0.0,
         log=at.log,
-        already=already,
-        summary=summary,
-        error=error,
     )
 
 

@@ -151,12 +151,10 @@ def make_data(data: Path, source: Path, size: str) -> None:
 
 def make_sys(sys: Path) -> None:
     """Show how many processors there are, where the kernel lets us; nothing else of the host's /sys."""
-    cpu = Path("/sys/devices/system/cpu")
     cpus = sys / "devices/system/cpu"
     cpus.mkdir(parents=True)
-    if cpu.is_dir():
-        with contextlib.suppress(OSError):
-            namespaces.bind(cpu, cpus, read_only=True)
+    with contextlib.suppress(OSError):
+        namespaces.bind(Path("/sys/devices/system/cpu"), cpus, read_only=True)
 
 
 BOOT_ID = "/dev/adt/boot_id"

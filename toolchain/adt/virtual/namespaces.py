@@ -25,8 +25,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC = 32, 1024, 2048, 4096, 16384
+MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 32, 4096, 16384
 MS_PRIVATE, MS_RELATIME = 1 << 18, 1 << 21
 MNT_DETACH = 2
 
@@ -81,8 +80,7 @@ def spare_id() -> int | None:
 def _has_account(number: int) -> bool:
     for look_up in (pwd.getpwuid, grp.getgrgid):
         with contextlib.suppress(KeyError):
-            look_up(number)
-            return True
+            return bool(look_up(number))
     return False
 
 
@@ -158,13 +156,8 @@ def keep_capabilities(kept: Iterable[int]) -> None:
 
 
 def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    result = _libc.mount(
-        os.fsencode(source),
-        os.fsencode(target),
-        kind.encode() or None,
-        ctypes.c_ulong(flags),
-        options.encode() or None,
-    )
+    words = os.fsencode(source), os.fsencode(target), kind.encode() or None
+    result = _libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None)
     _check(result, f"mount {kind or 'bind'} {source} on {target}")
 
 
@@ -182,18 +175,11 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 def make_read_only(target: Path) -> None:
     """Let nobody write through the mount at *target*."""
-    # in a user namespace the flags of a mount that was copied must be kept
-    pairs = (
-        (os.ST_NOSUID, MS_NOSUID),
-        (os.ST_NODEV, MS_NODEV),
-        (os.ST_NOEXEC, MS_NOEXEC),
-        (os.ST_NOATIME, MS_NOATIME),
-        (os.ST_NODIRATIME, MS_NODIRATIME),
-        (os.ST_RELATIME, MS_RELATIME),
-    )
+    # in a user namespace the flags of a mount that was copied must be kept; one has another bit in mount(2)
     present = os.statvfs(target).f_flag
-    flags = sum(bit for flag, bit in pairs if present & flag)
-    mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
+    kept = present & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
+    kept |= MS_RELATIME if present & os.ST_RELATIME else 0
+    mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
 
 
 def unmount(target: Path) -> None:
