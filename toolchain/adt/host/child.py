@@ -127,10 +127,6 @@ class Child:
         """Process id of the child, which leads a group of its own; None while there is none."""
         return process.pid if (process := self._process) is not None else None
 
-    def start(self) -> None:
-        """Start the process if there is none; it gets ready while the caller does something else."""
-        self._running()
-
     def ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None = None) -> Any:
         """Return the child's answer to *request*; ChildHung if it is late, ChildDied if the child ended."""
         with self._asking:
@@ -147,7 +143,7 @@ class Child:
     def _ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None) -> Any:
         deadline = time.monotonic() + timeout
         message = encode(plain(request, self._speech.request))
-        process = self._running()
+        process = self.start()
         assert process.stdin is not None and process.stdout is not None
         try:
             send(process.stdin.fileno(), message, deadline)
@@ -189,7 +185,8 @@ class Child:
         while self._files:
             self._files.pop().close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the process if there is none; it gets ready while the caller does something else."""
         with self._guard:
             if self._closed:
                 raise ChildDied("it was closed")

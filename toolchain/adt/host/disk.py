@@ -53,10 +53,10 @@ class _Place:
 
     doing: str
     path: Path
-    variable: str
+    variable: str = ""
     """Environment variable that chooses its directory; empty: that of one of adt's own places, or none."""
-    written: bool
-    temporary: Path | None
+    written: bool = True
+    temporary: Path | None = None
     """The name that it has meanwhile."""
 
     @property
@@ -121,10 +121,8 @@ def explain(error: Exception) -> DiskError | None:
             return None
         name = (error.filename2 if number in FULL else None) or error.filename  # the second one is the copy
         if isinstance(name, str):
-            file = Path(name)
-            place = next((p for p in places if _inside(file, p)), None)
-            doing = places[0].doing if places else "using it"
-            place = place or _Place(doing, file, "", True, None)
+            other = _Place(places[0].doing if places else "using it", Path(name))
+            place = next((place for place in places if _inside(Path(name), place)), other)
             return place.error(number, "" if number in FULL else name)
     places = tuple(place for place in places if place.written)
     for place in places:
@@ -150,7 +148,7 @@ def check_output(place: str | Path, *, directory: bool = False) -> None:
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, str(path))
     except OSError as error:
-        written = _Place(f"writing {place}", path, "", True, None)
+        written = _Place(f"writing {place}", path)
         raise written.error(error.errno or errno.EACCES, str(nearest)) from error
 
 

@@ -97,16 +97,13 @@ def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None =
     A thread receives it: a server that sends a byte now and then, of its headers, too, would hold us.
     """
     failures: list[Exception] = []
-    total = 0
 
     def receive_all(client: PyPISimple, file: IO[bytes]) -> None:
-        nonlocal total
         try:
             with client.s.get(url, stream=True, timeout=TIMEOUT) as answer:
                 answer.raise_for_status()
                 for piece in answer.iter_content(PIECE):
-                    total += len(piece)
-                    if total > most_bytes:
+                    if file.tell() + len(piece) > most_bytes:
                         raise DownloadError(
                             f"{url} has more than {most_bytes >> 20} MB",
                             remedy="It is not what it should be: do not use it.",
@@ -122,9 +119,9 @@ def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None =
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
-            if time.monotonic() - began > PATIENCE + total / SLOWEST:
+            if (seconds := time.monotonic() - began) > PATIENCE + file.tell() / SLOWEST:
                 raise DownloadError(
-                    f"{url} sent {total} bytes in {time.monotonic() - began:.0f} s",
+                    f"{url} sent {file.tell()} bytes in {seconds:.0f} s",
                     remedy="Try again later, or download it by other means and give its path.",
                 )
     if failures:

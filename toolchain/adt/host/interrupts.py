@@ -44,14 +44,13 @@ def handled(handler: Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    before = {number: old for number in NUMBERS if (old := signal.getsignal(number)) is not None}
     try:
         handle(handler)
         yield
     finally:
         for number, old in before.items():
-            if old is not None:
-                signal.signal(number, old)
+            signal.signal(number, old)
 
 
 def pass_through_tvm() -> None:

@@ -326,7 +326,7 @@ def _fetch(tree: Tree) -> Path:
     def fetch(partial: Path) -> None:
         if not os.access(APT_HELPER, os.X_OK):
             raise DownloadError(f"there is no apt here to fetch Debian's {tarball}", remedy=REMEDY)
-        command = [APT_HELPER, "download-file", url, partial, f"SHA256:{tree.sha256}"]
+        command = [APT_HELPER, "download-file", url, str(partial), f"SHA256:{tree.sha256}"]
         what = f"could not download {url}"
         run(command, timeout=600, error=DownloadError, what=what, remedy=REMEDY)
 

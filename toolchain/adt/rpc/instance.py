@@ -62,14 +62,16 @@ LAST_LINES = 8
 CHATTER = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: (?!.*([Ee]rror|Check failed))|^(Killed|Terminated)\b")
 """Lines that tvm_rpc logs when all is well, and those of the shell about a signal."""
 
-PORT_TAKEN = 98
-"""Exit code of server_start.sh when the port is in use on the device."""
-NOT_MADE = 97
-"""Exit code of server_start.sh when the directory cannot be made."""
-NOT_THERE = 96
-"""Exit code of server_start.sh when the server's program is not on the device any more."""
-APP_ENDED = 95
-"""Exit code of server_start.sh when an app that served is gone, or did not start."""
+NOT_THERE, PORT_TAKEN = 96, 98
+EXITS = {
+    95: "the app ended",
+    NOT_THERE: "tvm_rpc is no longer on the device",
+    97: "the device does not let us make a working directory",
+    PORT_TAKEN: "the port is in use on the device",
+    126: "tvm_rpc may not be executed on the device",
+    127: "tvm_rpc could not be started",
+}
+"""Meaning of exit codes: server_start.sh's own, and the shell's."""
 
 
 @dataclass(frozen=True)
@@ -361,14 +363,7 @@ class Instance:
 def explain_exit(code: int) -> str:
     if code > 128:
         return f"tvm_rpc was ended by {signal_name(code - 128) or f'signal {code - 128}'}"
-    return {
-        APP_ENDED: "the app ended",
-        NOT_THERE: "tvm_rpc is no longer on the device",
-        NOT_MADE: "the device does not let us make a working directory",
-        PORT_TAKEN: "the port is in use on the device",
-        127: "tvm_rpc could not be started",
-        126: "tvm_rpc may not be executed on the device",
-    }.get(code, f"tvm_rpc ended with exit code {code}")
+    return EXITS.get(code, f"tvm_rpc ended with exit code {code}")
 
 
 def usable(serial: str) -> Device | None:

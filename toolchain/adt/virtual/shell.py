@@ -16,7 +16,6 @@ import subprocess
 import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from adt.virtual.wire import Closed, Stream
 
@@ -216,10 +215,6 @@ async def _output(stream: Stream, fd: int, identifier: int, protocol: int) -> No
         await stream.write(frame(identifier, data) if protocol == 2 else data)
 
 
-async def _first(*futures: asyncio.Future[Any]) -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
 async def serve(stream: Stream, request: Request, shell: str, environment: Mapping[str, str]) -> None:
     """Run the request's command on *stream* until it ends or the host hangs up.
 
@@ -234,27 +229,27 @@ async def serve(stream: Stream, request: Request, shell: str, environment: Mappi
         asyncio.ensure_future(_output(stream, fd, identifier, request.protocol))
         for identifier, fd in child.outputs.items()
     ]
-    outgoing = asyncio.gather(*outputs)
+
+    async def end() -> None:
+        await asyncio.gather(*outputs)  # Closed, when the host went away while we wrote
+        await exited(child.process.pid)
+
+    ending = asyncio.ensure_future(end())
+    tasks = (incoming, ending, *outputs)
     try:
-        await _first(incoming, outgoing)
-        if not outgoing.done():
+        await asyncio.wait((incoming, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
             raise Closed
-        outgoing.result()  # Closed, when the host went away while we wrote
-        ended: asyncio.Future[None] = asyncio.ensure_future(exited(child.process.pid))
-        await _first(incoming, ended)
-        if not ended.done():
-            ended.cancel()
-            raise Closed
+        ending.result()
         code = child.process.wait()
         if request.protocol == 2:
             await stream.write(frame(EXIT, bytes([exit_status(code)])))
     finally:
         # each by itself: a gather that failed leaves its other tasks running, and one that still waits on
         # a descriptor when that is closed would wait on the next command's of the same number
-        outgoing.cancel()
-        for pending in (incoming, *outputs):
-            pending.cancel()
-        await asyncio.gather(incoming, outgoing, *outputs, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         child.close()
         if child.process.returncode is None and child.process.poll() is None:
             if request.protocol == 2:

@@ -221,9 +221,9 @@ def add_opencl(unpacked: Path, tree: Path, abi: Abi) -> None:
 
 def link_applets(tree: Path, programs: Path, abi: Abi, interpreter: Path | None) -> None:
     """Link every program that toybox says it is, and what busybox adds, unless the name is taken."""
-    started = [tree / "usr" / abi.loader, "--library-path", tree / "usr/lib" / abi.multiarch]
+    loader = (tree / "usr" / abi.loader, "--library-path", tree / "usr/lib" / abi.multiarch)
     done = process.run(
-        [*([interpreter, "-L", tree] if interpreter else started), programs / "toybox"],
+        [*((interpreter, "-L", tree) if interpreter else loader), programs / "toybox"],
         error=EmulatorError,
         what=f"the {abi.title} toybox does not run",
         remedy="Check `qemu-aarch64-static --version` (7.0 or newer is needed) when it is emulated.",
