@@ -56,8 +56,7 @@ def arguments(*, key: str, port: int, tracker: str = "", expose: bool = False) -
 def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
     """Plan the commands that bring *bundle* to *board* and serve there, with the *tracker*, if any.
 
-    Without *expose* nothing listens on the network: ssh carries the ports, in both directions, and everybody
-    meets on 127.0.0.1.
+    Without *expose* nothing listens on the network: ssh carries the ports, in both directions.
     """
     _check(bundle)
     ssh = ["ssh"]

@@ -118,8 +118,7 @@ def _open_by_tracker(
 ) -> tuple[Target, RPCSession, relay.Relay]:
     """Open a session with a server that the tracker names, within *wait* seconds.
 
-    The tracker may not have noticed yet that a server ended: what it names then is the place of the next one,
-    which does not know the old registration.
+    It may name a server that has ended, at whose address the next one does not know that registration.
     """
     end = time.monotonic() + wait
     while True:
@@ -331,8 +330,7 @@ class RemoteModel:
 def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> Iterator[RemoteModel]:
     """Load *package* into a virtual machine on the server of *session*, for as long as the block runs.
 
-    *library* is the path of its mod.so there, when it is deployed; empty: it is uploaded, and removed at the
-    end.
+    *library* is the path of its mod.so there; empty: it is uploaded, and removed at the end.
     """
     import tvm
 

@@ -1,7 +1,7 @@
 """The tracker on this machine: start, stop, status.
 
-It is TVM's own, in a background process (``python -m adt.rpc.tracker DIRECTORY``) with a
-record on disk. It survives the terminal, and listens on 127.0.0.1 unless it is to be exposed.
+It is TVM's own, in a background process (``python -m adt.rpc.tracker DIRECTORY``) with a record on disk. It
+survives the terminal, and listens on 127.0.0.1 unless it is to be exposed.
 """
 
 from __future__ import annotations

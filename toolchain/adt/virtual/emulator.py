@@ -49,11 +49,11 @@ class EmulatorInfo:
     log: Path
     root: Path
     """The userland it shows read-only at ``/``."""
-    running: bool
+    running: bool = True
 
 
-def info(record: state.EmulatorRecord, home: state.Home, *, running: bool = True) -> EmulatorInfo:
-    """Return what callers see of a record."""
+def info(record: state.EmulatorRecord, home: state.Home) -> EmulatorInfo:
+    """Return what callers see of the record of a device that runs."""
     return EmulatorInfo(
         name=record.name,
         serial=f"{LOOPBACK}:{record.port}",
@@ -63,7 +63,6 @@ def info(record: state.EmulatorRecord, home: state.Home, *, running: bool = True
         mode=record.mode,
         log=home.log,
         root=Path(record.userland),
-        running=running,
     )
 
 
@@ -154,7 +153,7 @@ def stop(name: str = "default") -> EmulatorInfo:
                 remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
             )
         home.record.unlink(missing_ok=True)
-    return info(record, home, running=False)
+    return dataclasses.replace(info(record, home), running=False)
 
 
 def not_running(name: str) -> EmulatorError:
@@ -226,17 +225,14 @@ def boot_up(
         send(launcher.stdin.fileno(), encode(dataclasses.asdict(boot)))
         deadline = time.monotonic() + START_TIMEOUT
         while not (ready and pid):
-            try:
-                message = receive(launcher.stdout.fileno(), deadline)
-            except (OSError, EOFError, BadMessage) as error:
-                raise _failed(boot.name, "it ended, or did not answer in time", home, offset) from error
+            message = receive(launcher.stdout.fileno(), deadline)
             if "error" in message:
-                raise _failed(boot.name, message["error"], home, offset)
+                raise _failed(message["error"], home, offset)
             if "pid" in message:
                 pid, start_time = message["pid"], process.start_time(message["pid"])
             ready |= "ready" in message
         if start_time is None:
-            raise _failed(boot.name, "it ended at once", home, offset)
+            raise _failed("it ended at once", home, offset)
         record = state.EmulatorRecord(
             schema=state.SCHEMA,
             schema_version=1,
@@ -254,8 +250,8 @@ def boot_up(
         send(launcher.stdin.fileno(), encode(COMMIT))
         committed = True
         return record
-    except BrokenPipeError as error:
-        raise _failed(boot.name, "it ended", home, offset) from error
+    except (OSError, EOFError, BadMessage) as error:
+        raise _failed("it ended, or did not answer in time", home, offset) from error
     finally:
         if not committed:
             home.record.unlink(missing_ok=True)
@@ -273,12 +269,12 @@ def _environment() -> list[str]:
     return [f"{key}={value}" for key, value in {**process.python_path(), **passed_on}.items() if value]
 
 
-def _failed(name: str, reason: str, home: state.Home, offset: int) -> EmulatorError:
+def _failed(reason: str, home: state.Home, offset: int) -> EmulatorError:
     with home.log.open("rb") as file:
         file.seek(offset)
         last_lines = file.read().decode(errors="replace").splitlines()[-20:]
     return EmulatorError(
-        f"virtual device {name} did not come up: {reason}",
+        f"virtual device {home.name} did not come up: {reason}",
         remedy=f"Look at {home.log}; `adt doctor` shows what this machine lacks.",
         details="\n".join(last_lines),
     )

@@ -178,12 +178,11 @@ def problem_of(trial: dict[str, str | None]) -> str:
 def require(abi: Abi = ARM64) -> HostSupport:
     """Require that this machine can run a virtual device of *abi*; userlands need apt and dpkg, too."""
     support = survey(abi)
-    blocking = [
-        check for check in support.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")
-    ]
+    failed = [check for check in support.checks if not check.ok]
+    blocking = [check for check in failed if check.name not in ("apt-get", "dpkg-deb")]
     if support.mode and not blocking:
         return support
-    failed = blocking or [check for check in support.checks if not check.ok]
+    failed = blocking or failed
     raise EmulatorError(
         "this machine cannot run the virtual device: "
         + "; ".join(f"{check.name}: {check.found}" for check in failed),
