@@ -232,11 +232,8 @@ async def listen(transport: Transport, argument: str) -> bytes:
         if stream is None:
             writer.close()
             return
-        try:
-            with contextlib.suppress(Closed, ConnectionError):
-                await pump(stream, (reader, writer))
-        finally:
-            stream.close()
+        with contextlib.closing(stream), contextlib.suppress(Closed, ConnectionError):
+            await pump(stream, (reader, writer))
 
     try:
         if kind == "tcp":

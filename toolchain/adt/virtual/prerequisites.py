@@ -30,7 +30,7 @@ class Prerequisite:
     ok: bool
     found: str
     """Description of what is there, or why it does not work."""
-    remedy: str
+    remedy: str = ""
     """Command to run when it is not ok; empty otherwise."""
 
 
@@ -128,7 +128,7 @@ def survey(abi: Abi = ARM64) -> HostSupport:
         remedy = f"Use --abi {ARM64.name}, or an {abi.title} machine."
         return HostSupport((Prerequisite(f"{abi.title} programs", False, found, remedy),), "", None)
     qemu, qemu_found = (None, f"not needed: an {abi.title} machine") if native else find_qemu()
-    checks = [Prerequisite("Linux", True, platform.release(), "")]
+    checks = [Prerequisite("Linux", True, platform.release())]
     mode, namespaces, programs = choose_mode(native, qemu, abi)
     checks.append(namespaces)
     if abi is ARM64 or not native:  # else qemu is of no interest
@@ -154,9 +154,9 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
         if os.geteuid() == 0:
             trial = run_trial("root", None, abi.machine)
         if problem := problem_of(trial):
-            unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
+            unknown = Prerequisite(names[1], False, "not tried without namespaces")
             return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
-    user_namespaces = Prerequisite(names[0], True, found, "")
+    user_namespaces = Prerequisite(names[0], True, found)
     if trial.get("program", "not tried") is not None:
         reason = trial.get("private_binfmt") or trial.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
@@ -167,7 +167,7 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
         mode, found = "userns", "qemu, registered for each device alone"
     else:
         mode, found = f"{isolation}+host-binfmt", "qemu, by the machine's binfmt rule"
-    return mode, user_namespaces, Prerequisite(names[1], True, found, "")
+    return mode, user_namespaces, Prerequisite(names[1], True, found)
 
 
 def problem_of(trial: dict[str, str | None]) -> str:

@@ -124,8 +124,6 @@ class Stream:
         local: our identifier, not 0.
         remote: the host's identifier; 0 while a stream that we opened is not answered.
         maxdata: most bytes in one WRTE.
-        send: writes one packet to the transport.
-        drain: waits until the transport's own buffer is short.
         forget: takes the stream out of the transport's table; False when it was not in it.
     """
 
