@@ -160,9 +160,8 @@ class ElfFacts:
     def supplies(self, symbol: Import) -> bool:
         """Return True if a dynamic linker that looks *symbol* up in this file finds it."""
         versions = self.exports.get(symbol.name)
-        if versions is None:
-            return False
-        return not symbol.version or not self.versions or symbol.version in versions
+        unversioned = not symbol.version or not self.versions
+        return versions is not None and (unversioned or symbol.version in versions)
 
 
 def read_elf(path: Path) -> ElfFacts:

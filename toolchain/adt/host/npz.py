@@ -42,11 +42,11 @@ def read_npy(file: IO[bytes], size: int) -> Array:
     """Read the array of numbers in *file*, an .npy of *size* bytes, with no more memory; else DamagedNpz."""
     import numpy as np
 
+    formats = np.lib.format
     try:
-        version = np.lib.format.read_magic(file)
+        version = formats.read_magic(file)
         if version not in ((1, 0), (2, 0)):
             raise DamagedNpz(f"a header of version {version[0]}.{version[1]}")
-        formats = np.lib.format
         read_header = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
         with warnings.catch_warnings():  # of headers that Python 2 wrote
             warnings.simplefilter("ignore")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import shlex
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, RpcError
 from adt.host import process
 from adt.host.disk import scratch_directory
@@ -24,8 +24,6 @@ DIRECTORY = "adt-rpc"
 PROGRAM = "bin/tvm_rpc"
 END_SECONDS = 2.0
 """In which processes that were killed are gone."""
-MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
-"""``uname -m`` and what ELF calls it."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,10 @@ def run_server(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run tvm_rpc of *bundle* here while the block runs; *words* follow ``server`` and its directory."""
     _check(bundle)
-    machine = platform.machine()
-    if bundle.manifest.machine != MACHINES.get(machine) or bundle.manifest.platform.startswith("android"):
+    manifest, here = bundle.manifest, PLATFORMS["host"].machine
+    if manifest.machine != here or manifest.platform.startswith("android"):
         raise MismatchError(
-            f"the bundle is for {bundle.manifest.platform} ({bundle.manifest.machine}), this machine is "
-            f"Linux on {machine}",
+            f"the bundle is for {manifest.platform} ({manifest.machine}), this machine is Linux on {here}",
             remedy="On the board itself: adt build-target --for host, then adt rpc serve --run.",
         )
     library_path = str(bundle.path.absolute() / "lib")

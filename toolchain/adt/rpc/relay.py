@@ -184,7 +184,8 @@ class Relay:
                 pass_fds=descriptors,
                 reaped=True,
             )
-        assert self._process.stdin is not None
+        assert self._process.stdin and self._process.stdout
+        self._fault = self._process.stdout
         with self._process.stdin as pipe:
             pipe.write(self._key.encode())
 
@@ -196,10 +197,9 @@ class Relay:
 
     def fault(self) -> str:
         """Return the fault of an answer that ended the session; empty if there was none."""
-        assert self._process.stdout is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
-            return self._process.stdout.read().decode()
+            return self._fault.read().decode()
         return ""
 
     def close(self, *, at_once: bool = False) -> None:
@@ -208,8 +208,7 @@ class Relay:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         process.kill_group(self._process)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._fault.close()
 
 
 def serve(listening: socket.socket, server: socket.socket, key: str) -> None:

@@ -43,17 +43,16 @@ class Source:
 
     def stanza(self, architecture: str) -> str:
         """Write the source as a deb822 stanza for Debian's *architecture*."""
-        rows = [
-            "Types: deb",
-            f"URIs: {self.uri}",
-            f"Suites: {self.suite}",
-            f"Components: {' '.join(self.components)}",
-            f"Architectures: {architecture}",
-        ]
-        if self.signed_by:
-            rows.append(f"Signed-By: {self.signed_by}")
-        rows += [f"{key}: {value}" for key, value in self.other]
-        return "\n".join(rows) + "\n"
+        fields = {
+            "Types": "deb",
+            "URIs": self.uri,
+            "Suites": self.suite,
+            "Components": " ".join(self.components),
+            "Architectures": architecture,
+            "Signed-By": self.signed_by,
+            **dict(self.other),
+        }
+        return "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
 
 
 KEPT = ("Trusted", "Check-Valid-Until", "Check-Date", "Allow-Insecure", "Allow-Weak")
