@@ -6,6 +6,7 @@ arrays, and lengths are bounded. A message is its length, that of its JSON, the 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -84,6 +85,13 @@ def receive(source: int, deadline: float | None = None) -> Any:
     if size > MOST_ARRAY_BYTES or text_size > size:
         raise BadMessage(f"it says that it has {size} bytes, {text_size} of them text")
     return decode(_read(source, size, deadline), text_size)
+
+
+def committed(source: int) -> bool:
+    """Wait for the starter's COMMIT on *source*; False if it is gone."""
+    with contextlib.suppress(OSError, EOFError, BadMessage):
+        return bool(receive(source) == COMMIT)
+    return False
 
 
 def _read(source: int, size: int, deadline: float | None) -> bytes:

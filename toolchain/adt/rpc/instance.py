@@ -161,7 +161,7 @@ class Instance:
                     self._looked = time.monotonic()
                     self.record.update(state="ready", ready_since=time.time())
                     if starter is not None:
-                        starter.ready(port=port)
+                        starter.ready()
                     death = self._stay()
             except Stopped:
                 self._end(command)

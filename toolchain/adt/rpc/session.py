@@ -22,6 +22,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RpcError, RunError, TrackerError, last_line
+from adt.numerics import Array
 from adt.package.files import LIBRARY, PARAMS, read_tensors
 from adt.package.manifest import Entry, check_inputs
 from adt.package.package import ModelPackage
@@ -29,12 +30,7 @@ from adt.rpc import relay, server, tracker, wire
 from adt.rpc.wire import Answer, Target
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from tvm.rpc import RPCSession
-
-    Array = NDArray[np.generic]
-
 
 WAIT = 60.0
 """Seconds to wait for a free device."""
@@ -140,7 +136,10 @@ def _from_tracker(address: str, key: str, wait: float) -> Target:
             remedy="adt rpc start starts one together with a server; or name yours: tracker='HOST:PORT'.",
         )
     end = time.monotonic() + wait
-    while not (queue := (summary := wire.summary(where)).queue(key)).total:
+    while True:
+        summary = wire.summary(where)
+        if (queue := summary.queue(key)).total:
+            break
         states = {status.state for status in server.statuses() if status.key == key}
         if states.isdisjoint(("restarting", "starting")) or time.monotonic() > end:
             raise _no_such_key(where, key, summary)

@@ -9,7 +9,7 @@ Each record is written by the process that it describes, before that process doe
 to be undone, and removed by it at its end. The record of a process that is gone says what to clean up.
 
 A process stays when its starter goes. The starter sends one message (:mod:`adt.host.messages`) to its
-standard input and takes one from its standard output: ``{"ready": …}`` or ``{"error": …}``. Then it sends
+standard input and takes one from its standard output: ``{"ready": true}`` or ``{"error": …}``. It then sends
 ``commit``. Until it has, the end of standard input (the starter was interrupted or killed) ends the process,
 which cleans up behind itself: nothing runs that nobody asked for to the end.
 """
@@ -41,7 +41,7 @@ from adt.errors import AdtError, RpcError
 from adt.host import manifest, process
 from adt.host.directories import state_dir
 from adt.host.disk import disk_errors
-from adt.host.messages import COMMIT, BadMessage, encode, receive, send
+from adt.host.messages import COMMIT, BadMessage, committed, encode, receive, send
 
 log = logging.getLogger("adt.rpc")
 
@@ -281,8 +281,8 @@ def launch(
     seconds: float,
     doing: str,
     pass_fds: Sequence[int] = (),
-) -> dict[str, Any]:
-    """Run *module* in the background with *plan*; return what it reports, within *seconds*, once it is ready.
+) -> None:
+    """Run *module* in the background with *plan*, and wait up to *seconds* until it is ready.
 
     AdtError of the class and text that it reports; RpcError if it ended without a word, or took too long.
     """
@@ -300,7 +300,7 @@ def launch(
             pass_fds=pass_fds,
         )
     assert child.stdin is not None and child.stdout is not None
-    committed = False
+    stays = False
     try:
         with contextlib.suppress(BrokenPipeError):
             send(child.stdin.fileno(), encode(plan))
@@ -310,14 +310,12 @@ def launch(
         if "ready" not in report:
             raise not_up(module, at)
         send(child.stdin.fileno(), encode(COMMIT))
-        committed = True
-        ready: dict[str, Any] = report["ready"]
-        return ready
+        stays = True
     finally:
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        if committed:  # should it end before us, its exit status is collected
+        if stays:  # should it end before us, its exit status is collected
             threading.Thread(target=child.wait, daemon=True).start()
         else:
             _wait(child)
@@ -370,18 +368,14 @@ class Starter:
         """End this process (by SIGTERM) from now on if the starter goes before it has said ``commit``."""
 
         def wait() -> None:
-            try:
-                committed = receive(self._in) == COMMIT
-            except (OSError, EOFError, BadMessage):
-                committed = False
-            if not committed:
+            if not committed(self._in):
                 os.kill(os.getpid(), signal.SIGTERM)
             os.close(self._in)
 
         threading.Thread(target=wait, name="starter", daemon=True).start()
 
-    def ready(self, **facts: object) -> None:
-        self._say({"ready": facts})
+    def ready(self) -> None:
+        self._say({"ready": True})
 
     def failed(self, error: AdtError) -> None:
         """Report what went wrong, with the class that the other side knows, too."""

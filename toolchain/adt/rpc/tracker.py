@@ -201,7 +201,7 @@ def main() -> int:
         handler = tvm_tracker.TrackerServerHandler(listening, secrets.token_hex(16))
         state.write(state.TrackerRecord(host, port, state.this_process(), time.time()), at)
         log.info("the tracker listens on %s:%d", host, port)
-        starter.ready(port=port)
+        starter.ready()
         handler.run()
         return 0
     except AdtError as error:

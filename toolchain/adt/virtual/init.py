@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from adt.host.messages import COMMIT, BadMessage, encode, receive, send
+from adt.host.messages import committed, encode, receive, send
 from adt.virtual import abis, filesystem, namespaces, properties
 from adt.virtual.daemon import Daemon, Peers, serve
 
@@ -77,13 +77,6 @@ def report(fd: int, **message: object) -> None:
     """Send *message* to the starter; one that is gone is no matter here."""
     with contextlib.suppress(OSError):
         send(fd, encode(message))
-
-
-def committed() -> bool:
-    """Wait for the starter's word; False if it is gone."""
-    with contextlib.suppress(OSError, EOFError, BadMessage):
-        return bool(receive(0) == COMMIT)
-    return False
 
 
 def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
@@ -147,7 +140,7 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers)
     peers.close()
     listening.close()
     os.close(started)
-    if not committed():
+    if not committed(0):
         log.warning("the starter is gone: ending")
         return end(server)
     close_input()
