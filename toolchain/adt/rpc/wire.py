@@ -185,7 +185,10 @@ def _ask(address: str, question: object, seconds: float) -> Any:
     except (ValueError, RecursionError) as error:
         raise not_a_tracker(address, f"its answer is no JSON: {error}") from error
     except ConnectionRefusedError as error:
-        raise not_running(address) from error
+        raise TrackerError(
+            f"no tracker runs at {address}",
+            remedy="adt tracker start; or name the one that runs: --tracker HOST:PORT.",
+        ) from error
     except TimeoutError as error:
         raise (Late if greeted else TrackerError)(
             f"the tracker at {address} did not answer within {seconds:g} s",
@@ -197,14 +200,6 @@ def _ask(address: str, question: object, seconds: float) -> Any:
             f"the connection to the tracker at {address} broke: {error}",
             remedy="Is it a tracker, and does it still run? `adt tracker status`; `adt doctor rpc`.",
         ) from error
-
-
-def not_running(address: str) -> TrackerError:
-    """Return the error for an address where nothing listens."""
-    return TrackerError(
-        f"no tracker runs at {address}",
-        remedy="adt tracker start; or name the one that runs: --tracker HOST:PORT.",
-    )
 
 
 def not_a_tracker(address: str, reason: str) -> TrackerError:

@@ -146,7 +146,10 @@ def stop(name: str = "default") -> EmulatorInfo:
     with cache.lock(home.directory):
         record = state.read(home)
         if record is None:
-            raise not_running(name)
+            raise EmulatorError(
+                f"no virtual device {name!r} is running",
+                remedy="See `adt emulator list`; start one with `adt emulator start`.",
+            )
         if not process.end(record.pid, record.start_time, STOP_GRACE):
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
@@ -154,14 +157,6 @@ def stop(name: str = "default") -> EmulatorInfo:
             )
         home.record.unlink(missing_ok=True)
     return dataclasses.replace(info(record, home), running=False)
-
-
-def not_running(name: str) -> EmulatorError:
-    """Return the error for a device that nobody started, or that ended."""
-    return EmulatorError(
-        f"no virtual device {name!r} is running",
-        remedy="See `adt emulator list`; start one with `adt emulator start`.",
-    )
 
 
 def listing() -> tuple[EmulatorInfo, ...]:

@@ -64,7 +64,11 @@ def build(
     # a descriptor's name is a link, which would pass for one that the userland has
     namespaces.bind(userland, root / "tmp")
     for shown, source in rootfs.parts(root / "tmp").items():
-        show(source, root / shown)
+        if source.is_symlink():
+            (root / shown).symlink_to(source.readlink())
+        elif source.is_dir() or source.is_file():
+            (root / shown).mkdir() if source.is_dir() else (root / shown).touch()
+            namespaces.bind(source, root / shown, read_only=True)
     for link, target in STANDARD_LINKS.items():
         if not os.path.lexists(root / link):
             (root / link).symlink_to(target)
@@ -109,15 +113,6 @@ def give_data(data: Path, owner: int) -> None:
         for name in (".", *directories, *files):
             if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid != owner:
                 os.chown(name, owner, owner, dir_fd=at, follow_symlinks=False)
-
-
-def show(source: Path, target: Path) -> None:
-    """Put one top-level entry of the userland into the new root."""
-    if source.is_symlink():
-        target.symlink_to(source.readlink())
-    elif source.is_dir() or source.is_file():
-        target.mkdir() if source.is_dir() else target.touch()
-        namespaces.bind(source, target, read_only=True)
 
 
 def make_dev(dev: Path, at_boot: dict[str, str]) -> None:

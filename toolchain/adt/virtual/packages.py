@@ -292,8 +292,3 @@ def describe(archive: Path) -> Package:
     done = process.run(["dpkg-deb", "--showformat=${Package} ${Version}", "--show", archive])
     name, version = done.stdout.split()
     return Package(name, version, file_sha256(archive))
-
-
-def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a .deb file's tree into *directory*; none of its scripts run."""
-    process.run(["dpkg-deb", "-x", archive, directory])

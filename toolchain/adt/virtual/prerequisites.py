@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -61,22 +62,15 @@ class HostSupport:
         return self.qemu if self.mode == "userns" else None
 
 
-def is_static(executable: Path) -> bool:
-    """Return True if an ELF executable needs no loader; only such a qemu works inside another root."""
-    try:
-        return not read_elf(executable).interpreter
-    except PackageError:
-        return False
-
-
 def find_qemu() -> tuple[Path | None, str]:
-    """Find a static qemu-aarch64 on PATH; say what was found on the way."""
+    """Find a static qemu-aarch64, which needs no loader, on PATH; say what was found on the way."""
     reason = ""
     for name in QEMU_NAMES:
         if program := process.which(name):
             path = Path(program).resolve()
-            if is_static(path):
-                return path, str(path)
+            with contextlib.suppress(PackageError):
+                if not read_elf(path).interpreter:
+                    return path, str(path)
             reason = f"{path} is not statically linked; it cannot run inside the device's file system"
     return None, reason or f"neither {' nor '.join(QEMU_NAMES)} is on PATH"
 
@@ -149,11 +143,11 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
     names = ("user namespaces", f"{abi.title} programs")
     trial = run_trial("userns", qemu, abi.machine)
     isolation, found = "userns", "allowed"
-    if problem := problem_of(trial):
+    if problem := trial.get("namespaces") or trial.get("mounts"):
         isolation, found = "root", f"not allowed ({problem}); root's own namespaces are used"
         if os.geteuid() == 0:
             trial = run_trial("root", None, abi.machine)
-        if problem := problem_of(trial):
+        if problem := trial.get("namespaces") or trial.get("mounts"):
             unknown = Prerequisite(names[1], False, "not tried without namespaces")
             return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
     user_namespaces = Prerequisite(names[0], True, found)
@@ -168,11 +162,6 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
     else:
         mode, found = f"{isolation}+host-binfmt", "qemu, by the machine's binfmt rule"
     return mode, user_namespaces, Prerequisite(names[1], True, found)
-
-
-def problem_of(trial: dict[str, str | None]) -> str:
-    """Return why namespaces do not work, empty when they do."""
-    return trial.get("namespaces") or trial.get("mounts") or ""
 
 
 def require(abi: Abi = ARM64) -> HostSupport:

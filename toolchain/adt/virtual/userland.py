@@ -110,7 +110,7 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
         archives = apt.download(PACKAGES + OPENCL * opencl, known)
         unpacked = work / "unpacked"
         for archive in archives:
-            packages.unpack(archive, unpacked)
+            process.run(["dpkg-deb", "-x", archive, unpacked])
         arrange(unpacked, into / TREE, abi, interpreter, opencl=opencl)
         installed = tuple(packages.describe(archive) for archive in archives)
     manifest.write(Userland(SCHEMA, 1, packages.release(), installed), into / MANIFEST)
