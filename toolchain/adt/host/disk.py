@@ -37,8 +37,6 @@ CLOSED = (
 )  # fmt: skip
 PROGRAM_ERRORS = (BuildError, CompileError, ProcessFailed, RunError, SourceError, ToolNotFound)
 """Errors whose cause may be that a program could not write."""
-PROBE = 1 << 16
-"""Bytes for which a disk must have room not to count as full."""
 _WORDS = {
     errno.ENOSPC: "No space left on device",
     errno.EDQUOT: "Disk quota exceeded",
@@ -181,7 +179,7 @@ def _refusal(directory: Path) -> int:
 
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
-            left = PROBE
+            left = 1 << 16  # a disk with less room counts as full
             while left:
                 left -= file.write(bytes(left)) or 0
     except OSError as error:

@@ -154,11 +154,8 @@ def fetch(file: RegistryFile) -> Path:
 
 log = logging.getLogger("adt")
 
-SCHEMES = ("https", "http")
-"""Schemes of addresses. What http brings is checked against its sha256 all the same."""
 DIGEST = "sha256="
 """Before the digest, in an address' fragment."""
-NO_DIGEST = "--insecure-no-digest"
 NOT_HAD = "Check the address and the network, then run this again."
 """Remedy for an address whose file cannot be downloaded."""
 
@@ -185,7 +182,8 @@ def _file_name(url: str) -> str:
     """Return the name of the file at *url*, which names a server and a port that can be."""
     with contextlib.suppress(ValueError):  # of brackets around no address, or of a port
         parts = urlsplit(url)
-        if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
+        # what http brings is checked against its sha256 all the same
+        if parts.scheme in ("https", "http") and parts.hostname and parts.port != 0:
             return Path(parts.path.replace("\0", "")).name or "file"
     raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
 
@@ -202,7 +200,8 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
     if not any_digest:
         raise ConfigError(
             f"{url} could be anything: its sha256 is missing",
-            remedy=f"Add #{DIGEST}… to the address; {NO_DIGEST} downloads it as it is, and says the digest.",
+            remedy=f"Add #{DIGEST}… to the address; --insecure-no-digest downloads it as it is, and says the "
+            "digest.",
         )
     _file_name(url)
     with scratch_directory("download") as scratch:

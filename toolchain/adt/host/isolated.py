@@ -37,8 +37,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 MODELS = "models"
 """The process in which libraries read models."""
-MEMORY_SHARE = 0.75
-"""Part of this machine's memory that a process may take."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,8 @@ def begin(*modules: str, process: str = MODELS) -> Child:
 
 
 def most_memory() -> int:
-    """Return the bytes of memory of its own that a process may have."""
-    return int(MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    """Return the bytes of memory of its own that a process may have: three quarters of the machine's."""
+    return int(0.75 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def isolated(

@@ -254,12 +254,10 @@ def _validated(path: Path, origin: str) -> Ndk:
     return ndk
 
 
-DEBIAN_PACKAGES = ("aapt", "apksigner", "android-framework-res")
-"""Debian's packages with these tools; aapt brings aapt2, too."""
 DEBIAN_FRAMEWORK = Path("/usr/share/android-framework-res/framework-res.apk")
-INSTALL_DEBIAN = f"apt-get install --no-install-recommends {' '.join(DEBIAN_PACKAGES)}"
 REMEDY = (
-    f"{INSTALL_DEBIAN} (Debian, Ubuntu), or install an Android SDK with build-tools and a platform "
+    "apt-get install --no-install-recommends aapt apksigner android-framework-res (Debian, Ubuntu), or "
+    "install an Android SDK with build-tools and a platform "
     '(sdkmanager "build-tools;35.0.0" "platforms;android-35") and name it with --sdk or ANDROID_HOME.'
 )
 

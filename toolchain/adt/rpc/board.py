@@ -22,8 +22,6 @@ from adt.rpc import wire
 DIRECTORY = "adt-rpc"
 """Directory of the bundle on the board, below the home directory."""
 PROGRAM = "bin/tvm_rpc"
-END_SECONDS = 2.0
-"""In which processes that were killed are gone."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def run_server(
             process.kill_group(child)
             with contextlib.suppress(ProcessLookupError):  # what serves a session outlives its server
                 os.killpg(child.pid, signal.SIGKILL)
-            end = time.monotonic() + END_SECONDS
+            end = time.monotonic() + 2.0  # by then processes that were killed are gone
             while _runs(child.pid) and time.monotonic() < end:
                 time.sleep(0.01)
 

@@ -57,8 +57,6 @@ LOOK_SECONDS = 30.0
 """Interval at which the process of a server in use is looked at, in seconds."""
 STOP_SECONDS = 5.0
 """In which a server must end that was asked to."""
-LAST_LINES = 8
-"""Number of lines of a server's output that explain its end."""
 CHATTER = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: (?!.*([Ee]rror|Check failed))|^(Killed|Terminated)\b")
 """Lines that tvm_rpc logs when all is well, and those of the shell about a signal."""
 
@@ -124,7 +122,7 @@ class Instance:
         self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         """Events by kind: ``output``, ``end``, ``lost`` and, from the watchdog, ``stop``."""
         self.ready = False
-        self.last_lines = deque[str](maxlen=LAST_LINES)
+        self.last_lines = deque[str](maxlen=8)  # of its output: they explain its end
         self._verified = False  # it has opened a session for us
         self._looked = 0.0  # at the server's process, monotonic
         self._offered = 0.0  # when the tracker showed it first, monotonic

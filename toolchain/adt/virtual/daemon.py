@@ -23,8 +23,6 @@ from adt.virtual.wire import Closed, Listener, Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
 
-READER_LIMIT = 4 << 20
-"""Bytes that wait between the socket and the packet reader."""
 FEATURES = ("shell_v2", "stat_v2", "ls_v2", "fixed_push_mkdir", "fixed_push_symlink_timestamp", "sendrecv_v2")
 """Features of this daemon. Not listed and therefore not asked for: delayed_ack (other flow control),
 sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
@@ -123,7 +121,8 @@ async def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], No
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = await asyncio.start_server(connected, sock=listening, limit=READER_LIMIT)
+    # at most 4 MiB wait between the socket and the packet reader
+    server = await asyncio.start_server(connected, sock=listening, limit=4 << 20)
     ready()
     await stop.wait()
     server.close()

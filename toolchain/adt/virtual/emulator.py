@@ -27,8 +27,6 @@ from adt.virtual.userland import ensure_userland, userland_name
 
 log = logging.getLogger("adt.virtual")
 
-STOP_GRACE = 5.0
-"""Seconds that PID 1 gets to end everything, before it is killed (and with it everything)."""
 SIZE = re.compile(r"[1-9][0-9]*[kmg]?", re.I)
 
 
@@ -150,7 +148,7 @@ def stop(name: str = "default") -> EmulatorInfo:
                 f"no virtual device {name!r} is running",
                 remedy="See `adt emulator list`; start one with `adt emulator start`.",
             )
-        if not process.end(record.pid, record.start_time, STOP_GRACE):
+        if not process.end(record.pid, record.start_time, grace=5.0):  # killed, it takes everything along
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
                 remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
@@ -179,10 +177,6 @@ def _check_executable(directory: Path, variable: str) -> None:
 
 
 LOOPBACK = "127.0.0.1"
-START_TIMEOUT = 60.0
-"""Seconds in which a device must come up."""
-LOG_LIMIT = 4 << 20
-"""Bytes above which a start begins a new log."""
 
 
 def listen(port: int | None) -> socket.socket:
@@ -205,7 +199,7 @@ def boot_up(
     """
     with home.log.open("a") as file:
         offset = file.tell()
-        if offset > LOG_LIMIT:
+        if offset > 4 << 20:  # then a new log begins
             offset = file.truncate(0)
         launcher = process.start(
             ["env", "-i", *_environment(), sys.executable, "-P", program],
@@ -218,7 +212,7 @@ def boot_up(
     try:
         assert launcher.stdin and launcher.stdout
         send(launcher.stdin.fileno(), encode(dataclasses.asdict(boot)))
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + 60.0
         while not (ready and pid):
             message = receive(launcher.stdout.fileno(), deadline)
             if "error" in message:

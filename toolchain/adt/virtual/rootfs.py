@@ -19,8 +19,6 @@ from adt.virtual.abis import ABIS, Abi
 log = logging.getLogger("adt.virtual")
 
 SHELL = "/system/bin/sh"
-LINKS = 40
-"""Most symbolic links that a path may lead over, as in the kernel."""
 OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
 """Top-level names that are the device's own even when the userland has them."""
 MOUNT_POINTS = ("apex", "product", "vendor")
@@ -50,7 +48,7 @@ def _is_empty(directory: Path) -> bool:
 def locate(entries: dict[str, Path], path: str) -> Path | None:
     """Locate the device's absolute *path* among *entries* (see :func:`parts`), links followed."""
     rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
-    for _ in range(LINKS):
+    for _ in range(40):  # as many links as the kernel follows
         current: Path | None = None
         while rest:
             name = rest.pop(0)
