@@ -25,8 +25,6 @@ from adt.host.reaper import reaped_path
 log = logging.getLogger("adt.cache")
 
 STAMP = ".complete"
-AT_FDCWD, RENAME_EXCHANGE = -100, 2
-"""Numbers of Linux's fcntl.h and fs.h."""
 
 
 @contextlib.contextmanager
@@ -172,8 +170,9 @@ def _put(temporary: Path, final: Path) -> None:
     import ctypes
 
     renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # of glibc, from 2.28 on
-    paths = AT_FDCWD, os.fsencode(temporary), AT_FDCWD, os.fsencode(final)
-    if renameat2 is None or renameat2(*paths, RENAME_EXCHANGE):  # the file system cannot
+    at_cwd, exchange = -100, 2  # of Linux's fcntl.h and fs.h
+    paths = at_cwd, os.fsencode(temporary), at_cwd, os.fsencode(final)
+    if renameat2 is None or renameat2(*paths, exchange):  # the file system cannot
         old = temporary.with_suffix(".old")
         final.rename(old)
         temporary.rename(final)

@@ -19,11 +19,8 @@ from adt.host.elf import read_elf
 
 log = logging.getLogger("adt.clml")
 
-INCLUDE_DIRECTORIES = ("", "include")
-"""Directories, relative to an SDK, in which TVM's build looks for headers."""
 LIBRARY_DIRECTORIES = ("lib64", "lib")
 LIBRARY = "libOpenCL.so"
-HEADER = "CL/cl.h"
 REMEDY = "Pass --opencl-sdk DIR with include/CL/cl.h and lib/libOpenCL.so in it, or leave it out."
 
 VARIABLES = ("ADRENO_OPENCL", "CLML_SDK")
@@ -57,7 +54,7 @@ def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
     if not explicit:
         return None
     path = Path(explicit).expanduser().absolute()
-    return _complete("OpenCL", path, "--opencl-sdk", machine, HEADER, remedy=REMEDY)
+    return _complete("OpenCL", path, "--opencl-sdk", machine, "CL/cl.h", remedy=REMEDY)
 
 
 def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] = os.environ) -> OpenClSdk:
@@ -86,8 +83,8 @@ def _complete(
     if not path.is_dir():
         raise SdkError(f"the {kind} SDK {path} (from {origin}) is not a directory", remedy=remedy)
     problems: list[str] = []
-    headers = [path / directory / header for directory in INCLUDE_DIRECTORIES]
-    headers = [file for file in headers if file.is_file()][:1]
+    # where TVM's build looks for headers
+    headers = [file for file in (path / header, path / "include" / header) if file.is_file()][:1]
     version = _version(headers[0], macro) if headers and macro else ""
     if not headers:
         problems.append(f"{header} is missing (looked in {path} and its include/)")

@@ -35,7 +35,6 @@ STOP_SECONDS = 40.0
 """Seconds that the watchdog may take to clean up."""
 LOCK_SECONDS = 300.0
 KEY = re.compile(r"[A-Za-z0-9._/+-]{1,64}")
-LOST = "the watchdog was killed; `adt rpc stop` removes what it left"
 
 
 @dataclass(frozen=True)
@@ -229,6 +228,7 @@ def _status(record: state.ServerRecord, at: state.Home) -> ServerStatus:
     alive = record.process.alive
     ready = alive and record.state == "ready"
     lost = not alive and record.state != "failed"
+    error = "the watchdog was killed; `adt rpc stop` removes what it left" if lost else record.last_error
     return ServerStatus(
         serial=record.serial,
         key=record.key,
@@ -239,6 +239,6 @@ def _status(record: state.ServerRecord, at: state.Home) -> ServerStatus:
         device_pid=record.there.pids[1] if ready and record.there.pids else 0,
         uptime=max(0.0, time.time() - record.ready_since) if ready else 0.0,
         restarts=record.restarts,
-        last_error=LOST if lost else record.last_error,
+        last_error=error,
         log=at.log,
     )

@@ -31,9 +31,6 @@ log = logging.getLogger("adt.rpc")
 
 BUSY_SECONDS = 600.0
 """Seconds that we wait for another adt that has a server of its own on the device."""
-START_SECONDS = 30.0
-ATTEMPTS = 5
-"""Somebody may take the port between our finding it free and the server's start."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
     """Run the server of *bundle* on the loopback of this machine for as long as the block runs."""
     key = f"adt-{secrets.token_hex(16)}"
     with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=temporary_directory()) as output:
-        for _ in range(ATTEMPTS):
+        for _ in range(5):  # somebody may take the port between our finding it free and the server's start
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 port = probe.getsockname()[1]
             words = board.arguments(key=key, port=port)
@@ -115,7 +112,7 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
 
 
 def _answers(child: subprocess.Popen[bytes], port: int) -> bool:
-    end = time.monotonic() + START_SECONDS
+    end = time.monotonic() + 30.0
     while child.poll() is None and time.monotonic() < end:
         if wire.try_server("127.0.0.1", port, seconds=5) is wire.Answer.MISMATCH:  # it expects our key
             return child.poll() is None

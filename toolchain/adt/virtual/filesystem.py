@@ -31,9 +31,6 @@ LINKS = {
 }
 STANDARD_LINKS = {"sdcard": "/data/media/0", "bin": "/system/bin", "etc": "/system/etc"}
 """Links that every device has at its root, unless the userland brings something of that name."""
-DATA_DIRECTORIES = ("local/tmp", "log", "media/0")
-SECRETS = ("kcore", "keys", "kmsg", "sched_debug", "timer_list")
-"""Files of /proc that show the host's memory and keys: on the device they are /dev/null."""
 
 
 def build(
@@ -98,10 +95,10 @@ def build(
 
 
 def hide_host(proc: Path) -> None:
-    """Take writing away from ``/proc``, with all settings of the host's kernel, and hide secrets in it."""
-    for path in (proc / name for name in SECRETS):
-        if path.exists():
-            namespaces.bind(Path("/dev/null"), path)
+    """Take writing away from ``/proc``, with all settings of the host's kernel, and hide memory and keys."""
+    for name in ("kcore", "keys", "kmsg", "sched_debug", "timer_list"):
+        if (proc / name).exists():
+            namespaces.bind(Path("/dev/null"), proc / name)
     interpreters = proc / "sys/fs/binfmt_misc"
     for place in (interpreters, proc) if interpreters.is_mount() else (proc,):
         namespaces.make_read_only(place)
@@ -138,7 +135,7 @@ def make_data(data: Path, source: Path, size: str) -> None:
         namespaces.mount("data", data, "tmpfs", namespaces.MS_NOSUID, f"mode=0771,size={size}")
     else:
         namespaces.bind(source, data)
-    for directory in DATA_DIRECTORIES:
+    for directory in ("local/tmp", "log", "media/0"):
         (data / directory).mkdir(parents=True, exist_ok=True)
     (data / "local/tmp").chmod(0o1777)
     (data / "log/main").touch()

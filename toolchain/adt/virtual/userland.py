@@ -126,10 +126,6 @@ BUSYBOX_APPLETS = (
 
 SHELLS = ("usr/lib/{machine}-linux-musl/bin/mksh", "usr/bin/mksh-static", "usr/bin/mksh")
 """Paths of mksh, the static build first."""
-UNUSED = ("gconv", "audit", "pkgconfig", "cmake", "python3*", "*.py", "*.a")
-"""Parts of library directories that nothing on the device needs."""
-LINKED = ("libgcc.a", "libc_nonshared.a")
-"""Static libraries that the linker needs all the same, for the kernels that PoCL compiles."""
 
 
 def merge_usr(tree: Path) -> None:
@@ -183,8 +179,10 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
 
 
 def _unused(directory: str, names: list[str]) -> set[str]:
-    """Return which of the entries *names* is left out."""
-    return set(shutil.ignore_patterns(*UNUSED)(directory, names)) - set(LINKED)
+    """Return which of the entries *names* of a library directory nothing on the device needs."""
+    unused = shutil.ignore_patterns("gconv", "audit", "pkgconfig", "cmake", "python3*", "*.py", "*.a")
+    # the linker needs the rest, for the kernels that PoCL compiles
+    return unused(directory, names) - {"libgcc.a", "libc_nonshared.a"}
 
 
 def add_opencl(unpacked: Path, tree: Path, abi: Abi) -> None:
