@@ -17,14 +17,8 @@ from adt.host.contained import UnsafeFile, read_contained
 from adt.limits import parse_json, read_json
 
 T = TypeVar("T")
-_PLAIN: dict[Any, tuple[type, ...]] = {
-    bool: (bool,),
-    int: (int,),
-    float: (float, int),
-    str: (str,),
-    int | str: (int, str),
-    bytes: (bytes,),
-}
+_PLAIN: dict[Any, tuple[type, ...]] = {kind: (kind,) for kind in (bool, int, str, bytes)}
+_PLAIN |= {float: (float, int), int | str: (int, str)}
 """Kinds of JSON's values that a field of each type takes: a text is no number, as in ``rtvm``."""
 
 

@@ -53,10 +53,6 @@ CLEAN_SECONDS = 30.0
 """For ending what is on the device."""
 POLL_SECONDS = 2.0
 """Interval at which forwards, reverses and the device are looked at, in seconds."""
-LOOK_SECONDS = 30.0
-"""Interval at which the process of a server in use is looked at, in seconds."""
-STOP_SECONDS = 5.0
-"""In which a server must end that was asked to."""
 CHATTER = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: (?!.*([Ee]rror|Check failed))|^(Killed|Terminated)\b")
 """Lines that tvm_rpc logs when all is well, and those of the shell about a signal."""
 
@@ -318,7 +314,7 @@ class Instance:
         The tracker tells, so that a device that measures is left in peace: a server that is free is there.
         One that is in use, or has no tracker, is worth a look now and then.
         """
-        late = time.monotonic() - self._looked > LOOK_SECONDS
+        late = time.monotonic() - self._looked > 30.0
         if not self.config.tracker:
             return late
         try:
@@ -346,11 +342,11 @@ class Instance:
         return False
 
     def _end(self, command: RemoteCommand) -> None:
-        """Let the wrapper end the server."""
+        """Let the wrapper end the server, which has 5 s for it."""
         with contextlib.suppress(AdtError):
             if not command.close_stdin():
                 command.kill()
-        end = time.monotonic() + STOP_SECONDS
+        end = time.monotonic() + 5.0
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 if self.events.get(timeout=left)[0] in ("end", "lost"):

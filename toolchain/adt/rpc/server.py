@@ -30,7 +30,6 @@ log = logging.getLogger("adt.rpc")
 
 PORTS = PortRange(9090, 9189)
 """Tried in this order; one is used, on this machine and on the device."""
-START_SECONDS = 240.0
 STOP_SECONDS = 40.0
 """Seconds that the watchdog may take to clean up."""
 LOCK_SECONDS = 300.0
@@ -154,7 +153,7 @@ def start(
             adb_port=adb.server_port(),
         )
         doing = f"starting the RPC server on {device.serial}"
-        state.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=START_SECONDS, doing=doing)
+        state.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=240.0, doing=doing)
         record = state.read_server(at)
         if record is None:
             raise state.not_up(f"the RPC server on {device.serial}", at)

@@ -31,9 +31,6 @@ log = logging.getLogger("adt.rpc")
 
 PORTS = PortRange(9190, 9199)
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
-START_SECONDS = 60.0
-"""TVM is imported meanwhile."""
-STOP_SECONDS = 5.0
 LOCK_SECONDS = 120.0
 EXPOSED = (
     "the %s listens on every address of this machine: TVM's RPC is remote code execution without a password. "
@@ -100,7 +97,8 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
             log.warning(EXPOSED, "tracker")
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
             fd, doing = listening.fileno(), "starting the tracker"
-            state.launch(__name__, {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,))
+            # it imports TVM, which takes long
+            state.launch(__name__, {"fd": fd}, at, seconds=60.0, doing=doing, pass_fds=(fd,))
         record = state.read_tracker(at)
         if record is None:
             raise state.not_up("the tracker", at, TrackerError)
@@ -123,7 +121,7 @@ def stop() -> TrackerInfo:
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
         if record := state.read_tracker(at):
             before = _info(record, at)
-            if not record.process.end(STOP_SECONDS):
+            if not record.process.end(grace=5.0):
                 raise TrackerError(
                     f"the tracker (pid {record.process.pid}) does not end",
                     remedy=f"As its user or root: kill -9 {record.process.pid}",

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 from adt.virtual.wire import Closed, Stream
 
-CHUNK = 1 << 16
-
 
 async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: int) -> None:
     done = asyncio.Event()
@@ -32,11 +30,11 @@ async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: in
 
 
 async def read(fd: int) -> bytes:
-    """Read up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end, which is EIO of a terminal."""
+    """Read some bytes of a non-blocking *fd*; ``b""`` at its end, which is EIO of a terminal."""
     loop = asyncio.get_running_loop()
     while True:
         try:
-            return os.read(fd, CHUNK)
+            return os.read(fd, 1 << 16)
         except BlockingIOError:
             await _ready(loop.add_reader, loop.remove_reader, fd)
         except OSError:
