@@ -239,8 +239,8 @@ def _validated(path: Path, origin: str) -> Ndk:
             remedy=f"Install r{good}, which is known to work; others from r{MINIMUM} to "
             f"r{NEWEST_KNOWN} are taken but were not tried.",
         )
-    prebuilt = path / "toolchains/llvm/prebuilt"
-    if not ndk.bin.is_dir() and (others := sorted(d.name for d in prebuilt.glob("*") if d.is_dir())):
+    others = sorted(host.name for host in path.glob("toolchains/llvm/prebuilt/*") if host.is_dir())
+    if others and not ndk.bin.is_dir():
         raise NdkError(
             f"the NDK {path} (from {origin}) is for {', '.join(others)}: it has no {HOST_TAG} tools",
             remedy="Install the NDK for Linux.",

@@ -204,8 +204,7 @@ def server_home(serial: str) -> Home:
 
 def server_homes() -> list[Home]:
     """List the directory of each server, and of those whose start failed, which hold a log only."""
-    parent = rpc_directory() / "servers"
-    paths = sorted(parent.iterdir()) if parent.is_dir() else []
+    paths = sorted(rpc_directory().glob("servers/*"))
     return [Home(path, "server") for path in paths if path.is_dir()]
 
 

@@ -259,11 +259,9 @@ def _environment() -> list[str]:
 
 
 def _failed(reason: str, home: state.Home, offset: int) -> EmulatorError:
-    with home.log.open("rb") as file:
-        file.seek(offset)
-        last_lines = file.read().decode(errors="replace").splitlines()[-20:]
+    lines = home.log.read_bytes()[offset:].decode(errors="replace").splitlines()
     return EmulatorError(
         f"virtual device {home.name} did not come up: {reason}",
         remedy=f"Look at {home.log}; `adt doctor` shows what this machine lacks.",
-        details="\n".join(last_lines),
+        details="\n".join(lines[-20:]),
     )

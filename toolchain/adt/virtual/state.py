@@ -85,10 +85,8 @@ def home(name: str) -> Home:
 
 def homes() -> list[Home]:
     """List the directories of all devices that were ever started."""
-    base = emulators_directory()
-    if not base.is_dir():
-        return []
-    return [Home(path) for path in sorted(base.iterdir()) if path.is_dir() and NAME.fullmatch(path.name)]
+    paths = sorted(emulators_directory().glob("*"))
+    return [Home(path) for path in paths if path.is_dir() and NAME.fullmatch(path.name)]
 
 
 def alive(record: EmulatorRecord) -> bool:
