@@ -8,12 +8,7 @@ import pytest
 
 from adt.device import place
 from adt.device.deploy.payload import Payload, PayloadFile, payload_of, user_directory
-from adt.device.deploy.store import (
-    Inventory,
-    parse_store_state,
-    parse_sums,
-    plan_deploy,
-)
+from adt.device.deploy.store import Inventory, parse_inventory, parse_sums, plan_deploy
 from adt.errors import InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host import npz
 from support.standins.artefacts import make_bundle, make_package
@@ -25,11 +20,9 @@ FILES = (
     PayloadFile("model/mod.so", Path("mod.so"), C, 3),
 )
 PAYLOAD = Payload("toy", "linux-aarch64", FILES)
-EMPTY = Inventory({}, frozenset(), "")
+EMPTY = Inventory()
 FULL = Inventory(
-    {A: A, B: B, C: C},
-    frozenset(file.name for file in FILES),
-    PAYLOAD.manifest,
+    linked=frozenset(file.name for file in FILES), manifest=PAYLOAD.manifest, hashes={A: A, B: B, C: C}
 )
 
 
@@ -76,7 +69,7 @@ def test_the_answer_of_the_device_is_read() -> None:
         f"==links==\n2\n0\n==stats==\n{A} {at_once}\n{B} {at_once}\n{C} {later}\nstat: noise\n"
         f"==sealed==\n{A} {at_once}\n{C} {at_once}\n==manifest==\n{{}}\n"
     )
-    state = parse_store_state(printed, PAYLOAD)
+    state = parse_inventory(printed, PAYLOAD)
     assert state.linked == {"bin/rtvm", "model/mod.so"}
     assert state.stats == {A: f"{A} {at_once}", B: f"{B} {at_once}", C: f"{C} {later}"}
     assert state.doubtful == (B, C), "never hashed, and changed since it was"
@@ -86,7 +79,7 @@ def test_the_answer_of_the_device_is_read() -> None:
 @pytest.mark.parametrize("facts", ["0 0 unknown", "3 77 2026-11-21 07:00:00 +0000"])
 def test_what_cannot_be_told_apart_by_its_times_is_always_hashed(facts: str) -> None:
     line = f"{A} {facts}\n"
-    state = parse_store_state(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
+    state = parse_inventory(f"==links==\n==stats==\n{line}==sealed==\n{line}==manifest==\n", PAYLOAD)
     assert state.doubtful == (A,)
 
 

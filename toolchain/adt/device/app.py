@@ -112,31 +112,27 @@ def run_app(
                 "manager.",
                 details=done.tail(),
             )
-        return _fetched(device, directory, (*files, over), into)
+        present = device.script('cd "$1" && for f in *; do echo "$f"; done', directory).out.splitlines()
+        came = [name for name in (*files, over) if name in present]
+        for name in came:
+            device.pull(f"{directory}/{name}", into / name, timeout=60.0)
+        return tuple(into / name for name in came)
     finally:
         with contextlib.suppress(AdtError):  # what came before it is what counts
             device.shell(("am", "force-stop", app), check=False)
 
 
-def _fetched(device: Device, directory: str, names: Sequence[str], into: Path) -> tuple[Path, ...]:
-    present = device.script('cd "$1" && for f in *; do echo "$f"; done', directory).out.splitlines()
-    came = [name for name in names if name in present]
-    for name in came:
-        device.pull(f"{directory}/{name}", into / name, timeout=60.0)
-    return tuple(into / name for name in came)
-
-
 def _no_results(device: Device, app: str, done: Completed, timeout: float) -> RunError:
-    how = "ended" if done.exit_code == GONE else f"did not come to an end within {timeout:g} s"
+    if done.exit_code == GONE:
+        how, advice = "ended", "An app that Android ended had mostly used up the device's memory."
+    else:
+        how = f"did not come to an end within {timeout:g} s"
+        advice = "Keep its screen on; large models need a longer --timeout."
     log = device.script("logcat -d -t 400 -s adt:V DEBUG:V AndroidRuntime:E libc:F | tail -n 40", check=False)
     return RunError(
         f"{app} {how} on {device.serial} without {done.out.strip() or 'its results'}",
         remedy=f"Look at its log: adt adb -s {device.serial} -- logcat -d adt:V DEBUG:V AndroidRuntime:E. "
-        + (
-            "An app that Android ended had mostly used up the device's memory."
-            if done.exit_code == GONE
-            else "Keep its screen on; large models need a longer --timeout."
-        ),
+        + advice,
         details=log.tail(),
     )
 
@@ -147,93 +143,86 @@ class _Failure:
 
     pattern: str
     """Pattern in the output."""
-    error: type[AdtError]
     what: str
     """With ``{app}``, ``{serial}`` and ``{code}``, as *remedy*."""
     remedy: str
+    error: type[AdtError] = DeviceError
 
 
 _NOT_STARTED = (
     _Failure(
         "does not exist|unable to resolve|has not been declared",
-        ConfigError,
         "{serial} has no app {app} with the activity that measures",
         "Install one that `adt apk` made: adt install APK.",
+        ConfigError,
     ),
     _Failure(
         "",
-        RunError,
         "{app} does not start on {serial}",
         "Read the activity manager's own message above; unlock the device, then try again.",
+        RunError,
     ),
 )
 _NOT_INSTALLED = (
     _Failure(
         r"INSTALL_(FAILED_UPDATE_INCOMPATIBLE|FAILED_SHARED_USER_INCOMPATIBLE"
         r"|PARSE_FAILED_INCONSISTENT_CERTIFICATES)\b",
-        DeviceError,
         ": an app of this name is there, signed with another key",
         "Remove it, which also removes its data: adt adb -s {serial} -- uninstall {app}; or make the "
         "APK with the same key (--keystore) or another name (--package).",
     ),
     _Failure(
         r"INSTALL_FAILED_VERSION_DOWNGRADE\b",
-        DeviceError,
         ": a newer version of this app is there",
         "Remove it, which also removes its data: adt adb -s {serial} -- uninstall {app}.",
     ),
     _Failure(
         r"INSTALL_FAILED_(NO_MATCHING_ABIS|CPU_ABI_INCOMPATIBLE)\b",
-        MismatchError,
         ": it has no libraries for the ABIs of the device",
         "Make it with a bundle and a package for one: adt build-target --for PLATFORM, adt compile.",
+        MismatchError,
     ),
     _Failure(
         r"INSTALL_FAILED_OLDER_SDK\b",
-        MismatchError,
         ": the device's Android is older than the APK allows",
         "Build the bundle for that level (adt build-target --api-level LEVEL); make the APK again.",
+        MismatchError,
     ),
     _Failure(
         r"INSTALL_FAILED_(DEPRECATED_SDK_VERSION|NEWER_SDK)\b",
-        MismatchError,
         ": the device's Android refuses the API level that the APK is made for",
         "Make the APK with a newer adt.",
+        MismatchError,
     ),
     _Failure(
         r"INSTALL_FAILED_(INSUFFICIENT_STORAGE|MEDIA_UNAVAILABLE)\b|not enough space|No space left|ENOSPC",
-        DeviceFull,
         ": there is no room for the app",
         "Make room on the device: remove apps, or `adt clean --serial {serial}`.",
+        DeviceFull,
     ),
     _Failure(
         r"INSTALL_FAILED_(USER_RESTRICTED|VERIFICATION_(FAILURE|TIMEOUT)|ABORTED)\b",
-        DeviceError,
         ": the device's user, or a check of its own, did not allow it",
         'Unlock the device and accept what it shows; "Install via USB" (Xiaomi, Oppo and others) and '
         '"Verify apps over USB" are in its developer options.',
     ),
     _Failure(
         r"INSTALL_PARSE_FAILED_NO_CERTIFICATES\b",
-        DeviceError,
         ": the APK is not signed so that this Android takes it",
         "Sign it (apksigner sign), or make it with `adt apk`.",
     ),
     _Failure(
         r"INSTALL_(PARSE_FAILED_|FAILED_INVALID_APK\b|FAILED_BAD_SIGNATURE\b)",
-        DeviceError,
         ": the device cannot read the APK",
         "Make it again; `apksigner verify APK` and `adt elf APK` say whether it is whole.",
     ),
     _Failure(
         r"INSTALL_FAILED_(DUPLICATE_PERMISSION|CONFLICTING_PROVIDER|MISSING_(SHARED_LIBRARY|SPLIT|FEATURE))\b",
-        DeviceError,
         ": something that the APK's manifest names is missing on the device, or belongs to another app",
         "Read the package manager's own words above.",
     ),
     _Failure(
         "",
-        DeviceError,
         " (exit code {code})",
         "Read the package manager's own message above; `adt adb -- install` of the same file says the same.",
     ),
@@ -241,32 +230,30 @@ _NOT_INSTALLED = (
 _NOT_COPIED = (
     _Failure(
         "unknown package|is unknown",
-        ConfigError,
         "there is no app {app} on {serial}",
         "Install it first (`adt adb -s {serial} -- install APK`); `adt adb -s {serial} -- shell pm list "
         "packages` shows what is there.",
+        ConfigError,
     ),
     _Failure(
         "not debuggable|not an application",
-        ConfigError,
         "the app {app} on {serial} is not debuggable: only itself may write to its directory",
         "Install its debug variant (android:debuggable), or let the app fetch the files itself.",
+        ConfigError,
     ),
     _Failure(
         "run-as: (inaccessible or )?not found|run-as: No such file",
-        DeviceError,
         "device {serial} has no run-as",
         "Only Android has it; deploy without --run-as.",
     ),
     _Failure(
         "No space left",
-        DeviceFull,
         "device {serial} is full: there is no room for a copy in {app}",
         "Make room on the device: `adt clean --serial {serial}`, or remove apps.",
+        DeviceFull,
     ),
     _Failure(
         "",
-        DeviceError,
         "the copy into {app} on {serial} failed (exit code {code})",
         "Read run-as' own message above. A work profile's app or a device policy may forbid it: then "
         "deploy without --run-as.",
@@ -279,10 +266,9 @@ def _failure(done: Completed, meanings: Sequence[_Failure], *, app: str = "", be
     output = done.tail()
     meaning = next(meaning for meaning in meanings if re.search(meaning.pattern, output))
     names = {"app": app or "APP", "code": done.exit_code}
+    what = begin + meaning.what.format(serial=done.serial, **names)
     remedy = meaning.remedy.format(serial=quote(done.serial), **names)
-    return meaning.error(
-        begin + meaning.what.format(serial=done.serial, **names), remedy=remedy, details=output
-    )
+    return meaning.error(what, remedy=remedy, details=output)
 
 
 PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
@@ -318,19 +304,10 @@ def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app:
     """Copy *deployment* into the directory of *app*, a debuggable app, unless it is there already."""
     check_app(app)
     pairs = [word for file in payload.files for word in (file.sha256, file.name)]
+    copy = ("run-as", app, "sh", "-c", script("private_copy"), "sh")
     with workspace(device, f"{deployment.base}/runs", uses=deployment.digest):
         done = device.shell(
-            (
-                "run-as",
-                app,
-                "sh",
-                "-c",
-                script("private_copy"),
-                "sh",
-                deployment.directory,
-                deployment.digest,
-                *pairs,
-            ),
+            (*copy, deployment.directory, deployment.digest, *pairs),
             timeout=device.allow(COPY_SECONDS),
             check=False,
             doing=f"copying {deployment.name} into {app} on {device.serial}",

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
     from adt.bundle.bundle import TargetBundle
     from adt.device.app import PrivateCopy
-    from adt.device.deploy.store import DeployProgress, DeployReport
+    from adt.device.deploy.store import DeployReport
     from adt.device.deploy.workspace import CleanReport
     from adt.device.device import Device
     from adt.device.place import Opened
     from adt.device.selection import Event, Outcomes, Say
+    from adt.device.transport.sync import Progress
     from adt.package.package import ModelPackage
     from adt.rpc.server import RpcServer
 
@@ -309,7 +310,7 @@ def _deploy_on(
     return Deployed(device.serial, tuple(results), server, joined([result.report for result in results]))
 
 
-def _percent(say: Say) -> DeployProgress:
+def _percent(say: Say) -> Progress:
     last = ""
 
     def report(name: str, done: int, total: int) -> None:
@@ -329,7 +330,7 @@ def deploy_to(
     *,
     dry_run: bool = False,
     full_hash: bool = False,
-    progress: DeployProgress | None = None,
+    progress: Progress | None = None,
 ) -> DeployReport:
     """Send what is missing of *package* (None: the bundle alone) and *bundle* to *device*."""
     from adt.device.deploy import store

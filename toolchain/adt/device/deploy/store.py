@@ -24,7 +24,7 @@ import io
 import logging
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adt.bundle.bundle import TargetBundle
@@ -33,7 +33,7 @@ from adt.device.deploy.workspace import Agent, Answer, open_agent
 from adt.device.device import Device, no_room
 from adt.device.scripts import script
 from adt.device.survey import parse_free
-from adt.device.transport.sync import PushItem
+from adt.device.transport.sync import Progress, PushItem
 from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
 from adt.host.disk import size_text
@@ -42,9 +42,6 @@ from adt.host.transfers import observer
 from adt.package.package import ModelPackage
 
 log = logging.getLogger("adt.deploy")
-
-DeployProgress = Callable[[str, int, int], None]
-"""Called with the file's name in the deployment, payload bytes sent so far, and how many there are in all."""
 
 DAMAGED = 3
 """Code that ``finish`` returns when a file arrived with other contents; its sha256 follows ``damaged``."""
@@ -58,12 +55,23 @@ NO_HASHER = 4
 class Inventory:
     """Files of a payload that are on a device already."""
 
-    hashes: Mapping[str, str]
-    """Entries of the store that the payload needs: name and the sha256 of what is really in it."""
-    linked: frozenset[str]
+    linked: frozenset[str] = frozenset()
     """Names of the deployment whose links are in place."""
-    manifest: str
+    stats: Mapping[str, str] = field(default_factory=dict)
+    """Entries of the store that the payload needs: name and what ``stat`` says of them."""
+    sealed: frozenset[str] = frozenset()
+    """Results of ``stat`` for entries when they were hashed and right."""
+    manifest: str = ""
     """Text of the deployment's manifest; empty when there is none."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Entries of the store that the payload needs: name and the sha256 of what is really in it."""
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """Entries that are not, to fractions of a second, as they were when they were last hashed."""
+        return tuple(
+            name for name, facts in self.stats.items() if "." not in facts or facts not in self.sealed
+        )
 
 
 @dataclass(frozen=True)
@@ -153,33 +161,14 @@ def plan_deploy(payload: Payload, inventory: Inventory) -> DeployPlan:
     )
 
 
-@dataclass(frozen=True)
-class StoreState:
-    """State of the device at first sight, before anything is hashed."""
-
-    linked: frozenset[str]
-    stats: Mapping[str, str]
-    """Entries of the store that the payload needs: name and what ``stat`` says of them."""
-    sealed: frozenset[str]
-    """Results of ``stat`` for entries when they were hashed and right."""
-    manifest: str
-
-    @property
-    def doubtful(self) -> tuple[str, ...]:
-        """Entries that are not, to fractions of a second, as they were when they were last hashed."""
-        return tuple(
-            name for name, facts in self.stats.items() if "." not in facts or facts not in self.sealed
-        )
-
-
-def parse_store_state(text: str, payload: Payload) -> StoreState:
-    """Read the answer to ``look`` about *payload*."""
+def parse_inventory(text: str, payload: Payload) -> Inventory:
+    """Read the answer to ``look`` about *payload*; nothing is hashed yet."""
     links, _, rest = text.partition("==links==\n")[2].partition("==stats==\n")
     stats, _, rest = rest.partition("==sealed==\n")
     sealed, _, manifest = rest.partition("==manifest==\n")
     count = len(payload.files)  # the shell counts down to 0
     matches = re.findall(r"^(([0-9a-f]{64}) \d+ \d+ .+?)\r?$", stats, re.MULTILINE)
-    return StoreState(
+    return Inventory(
         linked=frozenset(payload.files[count - 1 - int(left)].name for left in links.split()),
         stats={name: facts for facts, name in matches},
         sealed=frozenset(sealed.splitlines()),
@@ -201,9 +190,9 @@ def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> In
     answer = agent.ask("look", base, payload.name, payload.digest, lines=rows, doing=doing)
     if answer.code != 0:
         raise _unexpected(serial, doing, answer)
-    state = parse_store_state(answer.text, payload)
-    doubtful = tuple(state.stats) if full_hash else state.doubtful
-    hashes = {name: name for name in state.stats if name not in doubtful}
+    inventory = parse_inventory(answer.text, payload)
+    doubtful = tuple(inventory.stats) if full_hash else inventory.doubtful
+    hashes = {name: name for name in inventory.stats if name not in doubtful}
     if doubtful:
         files = [file for file in payload.files if file.sha256 in doubtful]
         answer = agent.ask(
@@ -216,9 +205,9 @@ def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> In
             raise _no_hasher(serial)
         sums = parse_sums(answer.text)
         hashes |= {name: sums.get(name, "") for name in doubtful}
-        right = [state.stats[name] for name in doubtful if sums.get(name) == name]
-        agent.ask("seal", lines=[facts for facts in right if facts not in state.sealed])
-    return Inventory(hashes, state.linked, state.manifest)
+        right = [inventory.stats[name] for name in doubtful if sums.get(name) == name]
+        agent.ask("seal", lines=[facts for facts in right if facts not in inventory.sealed])
+    return replace(inventory, hashes=hashes)
 
 
 def _budget(files: Iterable[PayloadFile]) -> float:
@@ -242,12 +231,7 @@ def _unexpected(serial: str, doing: str, answer: Answer) -> DeviceError:
 
 
 def apply(
-    agent: Agent,
-    plan: DeployPlan,
-    base: str,
-    *,
-    progress: DeployProgress | None,
-    dry_run: bool,
+    agent: Agent, plan: DeployPlan, base: str, *, progress: Progress | None, dry_run: bool
 ) -> DeployReport:
     """Send what *plan* says, have it hashed on the device, and only then let it count.
 
@@ -261,7 +245,7 @@ def apply(
     if not plan.complete:
         answer = agent.ask("ready")
         if answer.code == NO_HASHER:
-            raise _no_hasher(agent.device.serial)
+            raise _no_hasher(serial)
         free = parse_free(answer.text)
         if free is not None and free < plan.send_bytes and not dry_run:
             raise _full(serial, plan, free)
@@ -285,11 +269,10 @@ def _full(serial: str, plan: DeployPlan, free: int | None) -> DeviceFull:
     return no_room(serial, f"{plan.payload.name} needs {size_text(plan.send_bytes)} more", free=free)
 
 
-def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None) -> None:
+def _send(agent: Agent, plan: DeployPlan, progress: Progress | None) -> None:
     payload, device, directory = plan.payload, agent.device, agent.path
     starts: dict[str, tuple[str, int]] = {}
-    items = []
-    before = 0
+    items, before = list[PushItem](), 0
     for file in plan.send:
         remote = f"{directory}/store/{file.sha256}"
         log.debug("push %s (%s)", file.name, size_text(file.size))
@@ -364,15 +347,17 @@ def deploy(
     package: ModelPackage | None,
     *,
     user: str | None = None,
-    progress: DeployProgress | None = None,
+    progress: Progress | None = None,
     dry_run: bool = False,
     full_hash: bool = False,
 ) -> DeployReport:
-    """Bring *bundle* and *package* onto *device*, sending only what is not there."""
+    """Bring *bundle* and *package* onto *device*, sending only what is not there.
+
+    *progress* is called with a file's name in the deployment, and the payload bytes sent so far and in all.
+    """
     progress = progress or observer.get()
-    check_fit(
-        bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial
-    )
+    needs = package.manifest if package is not None else None
+    check_fit(bundle.manifest, needs, device.facts, serial=device.serial)
     payload, base = payload_of(bundle, package), user_directory(user)
     # the shell that answers keeps the deployment's files from removal, too
     with open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:

@@ -20,6 +20,7 @@ import contextlib
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +30,7 @@ from adt.device.scripts import script
 from adt.device.survey import TEMP
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
-from adt.errors import AdtError, DeviceError, DeviceFull
+from adt.errors import AdtError, DeviceError
 from adt.host.document import form
 
 CLEANING = "clean"
@@ -115,7 +116,7 @@ def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> 
         events = holder.output()
         farewell = b""
         try:
-            path = _first_line(device, parent, events)
+            path = _path_of(device, parent, events)
             yield Agent(device, path, tag, holder, events)
             farewell = b"bye\n"
         finally:
@@ -131,23 +132,20 @@ def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> 
                     pass
 
 
-def _first_line(device: Device, parent: str, events: Iterator[tuple[int, bytes]]) -> str:
+def _path_of(device: Device, parent: str, events: Iterator[tuple[int, bytes]]) -> str:
+    """Read the new directory's path, the first line of the holder's output."""
     output = {STDOUT: b"", STDERR: b""}
-    while b"\n" not in output[STDOUT]:
-        event = next(events, None)
-        if event is None:
-            raise _not_made(device, parent, output[STDERR].decode(errors="replace").strip())
-        output[event[0]] += event[1]
-    return output[STDOUT].decode().rstrip("\n")
-
-
-def _not_made(device: Device, parent: str, output: str) -> DeviceError | DeviceFull:
-    if "No space left" in output:
-        return no_room(device.serial, "there is no room for a directory", free=device.free_space())
-    return DeviceError(
+    for stream, data in events:
+        output[stream] += data
+        if b"\n" in output[STDOUT]:
+            return output[STDOUT].decode().rstrip("\n")
+    message = output[STDERR].decode(errors="replace").strip()
+    if "No space left" in message:
+        raise no_room(device.serial, "there is no room for a directory", free=device.free_space())
+    raise DeviceError(
         f"device {device.serial} does not let us make a directory in {parent}",
         remedy="Look at the permissions of /data/local/tmp/adt on the device (`adt adb -- shell ls -ld`).",
-        details=output,
+        details=message,
     )
 
 
@@ -214,11 +212,6 @@ class Removal:
     dead: tuple[str, ...]
     spared: tuple[StoredDeployment, ...]
     """Deployments that would go, too, if they were not in use."""
-
-    @property
-    def empty(self) -> bool:
-        """There is nothing to remove."""
-        return not (self.records or self.directories or self.store or self.dead)
 
 
 @dataclass(frozen=True)
@@ -287,20 +280,17 @@ def choose(contents: Contents, keep: int) -> Removal:
 
     A manifest that cannot be read, or whose directory is gone, goes in any case: it is no deployment.
     """
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     remove, stay, spared = [], [], []
     for record in contents.records:
-        whole = record.digest in contents.directories
-        if whole and record.digest in contents.used:
-            if seen.get(record.name, 0) >= keep:
-                spared.append(record)
-            stay.append(record)
-        elif whole and seen.get(record.name, 0) < keep:
-            stay.append(record)
-        else:
+        surplus, used = seen[record.name] >= keep, record.digest in contents.used
+        if record.digest not in contents.directories or (surplus and not used):
             remove.append(record)
             continue
-        seen[record.name] = seen.get(record.name, 0) + 1
+        stay.append(record)
+        if surplus:
+            spared.append(record)
+        seen[record.name] += 1
     digests = {record.digest for record in stay} | contents.used
     needed = frozenset[str]().union(*(record.contents for record in stay))
     store = () if contents.deploying else tuple(sorted(name for name in contents.store if name not in needed))
