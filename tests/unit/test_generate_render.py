@@ -1,6 +1,5 @@
 """Filters that make one thing of any text, in the languages that read it."""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -161,10 +160,3 @@ def test_lines_are_wrapped_behind_their_prefix() -> None:
     text = "a word and another word and a longer-one-that-stays-together"
     assert wrap(text, 30, " * ") == "a word and another word and\n * a\n * longer-one-that-stays-together"
     assert wrap("", 30, " * ") == ""
-
-
-@few
-@given(TEXT)
-def test_json_has_the_text(text: str) -> None:
-    assert json.loads(rendering.json_value(text)) == text
-    assert rendering.json_value(text).isascii()

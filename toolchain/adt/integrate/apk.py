@@ -62,15 +62,11 @@ class ApkEntry:
 
 def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     """Return every file of the app of *project*, sorted by name."""
-    files = apk_files(project) | benchmark_files(project)
-    entries = [ApkEntry(name, path, _alignment(name)) for name, path in files.items()]
-    made = [ApkEntry(BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]
-    return tuple(sorted([*made, *entries], key=lambda entry: entry.name))
-
-
-def _alignment(name: str) -> int:
-    """Return the alignment of a file: pages of libraries, and of parameters, are used where they lie."""
-    return BIG_PAGE if name.startswith(LIBRARIES) or name.endswith(f"/{PARAMS}") else WORD
+    entries = [ApkEntry(BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]
+    for name, path in (apk_files(project) | benchmark_files(project)).items():
+        mapped = name.startswith(LIBRARIES) or name.endswith(f"/{PARAMS}")  # used where they lie
+        entries.append(ApkEntry(name, path, BIG_PAGE if mapped else WORD))
+    return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
 def audit_libraries(
@@ -131,9 +127,8 @@ def stub_dex() -> bytes:
     # class, access, superclass, interfaces, source file, annotations, members, values of static fields
     body += struct.pack("<8I", 0, _PUBLIC_FINAL, 1, 0, _NO_INDEX, 0, 0, 0)
     body += b"".join(texts) + bytes(-end % 4)
-    body += struct.pack("<I", len(sections)) + b"".join(
-        struct.pack("<HHII", kind, 0, *at) for kind, *at in sections
-    )
+    body += struct.pack("<I", len(sections))
+    body += b"".join(struct.pack("<HHII", kind, 0, *at) for kind, *at in sections)
     size = _HEADER.size + len(body)
     fields = [size, _HEADER.size, _LITTLE_ENDIAN, 0, 0, map_list, count, string_ids, count, type_ids]
     fields += [0, 0, 0, 0, 0, 0, 1, class_defs, size - data, data]  # no prototypes, fields or methods
@@ -181,11 +176,9 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
     source, linked = directory / NAME, directory / "linked.apk"
     source.write_text(text, encoding="utf-8")
     remedy = "Check --sdk: its aapt2 and its platform must be of about the same age."
+    link = [tools.aapt2, "link", "--warn-manifest-validation"]
     done = process.run(
-        [
-            *(tools.aapt2, "link", "--warn-manifest-validation"),
-            *("--manifest", source, "-I", tools.framework, "-o", linked),
-        ],
+        [*link, "--manifest", source, "-I", tools.framework, "-o", linked],
         error=BuildError,
         what="aapt2 cannot link the app's manifest",
         remedy=remedy,
@@ -339,19 +332,15 @@ def write_archive(entries: Iterable[ApkEntry], path: Path) -> None:
             member.external_attr = READABLE
             assert archive.fp is not None
             begin = archive.fp.tell() + LOCAL_HEADER + len(entry.name.encode())
-            member.extra = _padding(begin, entry.alignment)
+            zeros = -(begin + FIELD.size) % entry.alignment
+            field_size = FIELD.size - 4 + zeros
+            member.extra = FIELD.pack(ALIGNMENT_FIELD, field_size, entry.alignment) + bytes(zeros)
             if isinstance(entry.contents, bytes):
                 archive.writestr(member, entry.contents)
             else:
                 member.file_size = entry.contents.stat().st_size
                 with entry.contents.open("rb") as source, archive.open(member, "w") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-
-
-def _padding(begin: int, alignment: int) -> bytes:
-    """Return the extra field after which *begin* bytes and itself end at a multiple of *alignment*."""
-    field = FIELD.pack(ALIGNMENT_FIELD, FIELD.size - 4 + -(begin + FIELD.size) % alignment, alignment)
-    return field + bytes(-(begin + FIELD.size) % alignment)
 
 
 log = logging.getLogger("adt.apk")
@@ -446,15 +435,6 @@ def misplaced(apk: Path) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@dataclass(frozen=True)
-class BuiltApk:
-    path: Path
-    size: int
-    """Bytes."""
-    schemes: tuple[str, ...]
-    """Its signatures: ``v2``, ``v3``."""
-
-
 def build_apk(
     manifest: str,
     entries: Sequence[ApkEntry],
@@ -463,11 +443,14 @@ def build_apk(
     min_sdk: int,
     tools: ApkTools,
     keystore: Keystore,
-) -> BuiltApk:
-    """Write *manifest* and *entries* to *out*, whole and checked or not at all; equal parts: equal bytes."""
+) -> tuple[str, ...]:
+    """Write *manifest* and *entries* to *out*, whole and checked or not at all; equal parts: equal bytes.
+
+    Returns the schemes of its signatures.
+    """
     with fresh_file(out) as fresh, scratch_directory("apk", beside=out) as scratch:
         linked = link_manifest(manifest, tools, scratch)
         unsigned = scratch / "unsigned.apk"  # beside *out*: models may be larger than /tmp
         write_archive((*linked, *entries), unsigned)
         sign(unsigned, fresh, keystore, tools, min_sdk=min_sdk)
-        return BuiltApk(out, fresh.stat().st_size, check(fresh, tools, min_sdk=min_sdk))
+        return check(fresh, tools, min_sdk=min_sdk)

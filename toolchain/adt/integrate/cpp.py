@@ -62,7 +62,7 @@ def files(project: Project) -> tuple[OutputFile, ...]:
     def render_file(path: str, template: str, *, users: bool = False) -> TextFile:
         return TextFile(path, render(f"cpp/{template}", **values), users=users)
 
-    texts = [
+    return (
         render_file("CMakeLists.txt", "CMakeLists.txt.j2", users=True),
         render_file("adt.cmake", "adt.cmake.j2"),
         render_file("CMakePresets.json", "CMakePresets.json.j2"),
@@ -78,8 +78,9 @@ def files(project: Project) -> tuple[OutputFile, ...]:
             TextFile(f"include/{name}/{model.api.stem}.h", header(project, model.api))
             for model in project.models
         ),
-    ]
-    return (*texts, *_toolchains(presets), *cmake_files(project))
+        *_toolchains(presets),
+        *cmake_files(project),
+    )
 
 
 def header(project: Project, model: ModelApi) -> str:
@@ -103,26 +104,18 @@ def header(project: Project, model: ModelApi) -> str:
 def _preset(bundle: TargetBundle) -> CMakePreset:
     facts = bundle.manifest
     platform = PLATFORMS[facts.platform]
-    toolchain = ""
-    cache: tuple[tuple[str, str], ...] = ()
+    title, toolchain, cache = f"Linux, {facts.abi}", f"{platform.name}.cmake", dict[str, str]()
     if platform.name == "host":
-        title = f"This kind of machine (Linux, {facts.abi})"
+        title, toolchain = f"This kind of machine (Linux, {facts.abi})", ""
     elif platform.android:
-        title = f"Android, {facts.abi}"
-        toolchain = "android.cmake"
+        title, toolchain = f"Android, {facts.abi}", "android.cmake"
         stl = "c++_shared" if "lib/libc++_shared.so" in facts.files else "c++_static"
-        cache = (
-            ("ANDROID_ABI", facts.abi),
-            ("ANDROID_PLATFORM", f"android-{facts.api_level}"),
-            ("ANDROID_STL", stl),
-        )
-    else:
-        title = f"Linux, {facts.abi}"
-        toolchain = f"{platform.name}.cmake"
+        level = f"android-{facts.api_level}"
+        cache = {"ANDROID_ABI": facts.abi, "ANDROID_PLATFORM": level, "ANDROID_STL": stl}
     what = "OpenCL and CPU" if facts.options.opencl else "CPU"
     if facts.api_level is not None:
         what += f", API level {facts.api_level}"
-    return CMakePreset(platform.name, title, what, facts.tvm.version, toolchain, cache)
+    return CMakePreset(platform.name, title, what, facts.tvm.version, toolchain, tuple(cache.items()))
 
 
 def _toolchains(presets: Sequence[CMakePreset]) -> tuple[CopiedFile, ...]:
@@ -163,11 +156,8 @@ def _example(project: Project, model: ModelApi) -> tuple[str, ...]:
 
 def _example_file(project: Project) -> str:
     """Return the name of one file that the example program reads."""
-    for model in project.models:
-        for entry in model.api.entries:
-            for tensor in entry.inputs:
-                return f"{_stem(model.api, entry, tensor)}.bin"
-    return "MODEL.INPUT.bin"
+    entries = [(model.api, entry) for model in project.models for entry in model.api.entries if entry.inputs]
+    return f"{_stem(*entries[0], entries[0][1].inputs[0])}.bin" if entries else "MODEL.INPUT.bin"
 
 
 def _stem(model: ModelApi, entry: EntryApi, tensor: TensorApi) -> str:
@@ -189,21 +179,15 @@ def _ones(tensor: TensorApi) -> str:
 
 def _alias(tensor: TensorApi) -> str:
     """Write the type of the tensor's memory."""
-    if tensor.static:
-        parameters = [tensor.element.cpp, *map(str, tensor.shape)]
-        kind = "Tensor"
-    else:
-        parameters = [tensor.element.cpp, str(len(tensor.shape))]
-        kind = "DynamicTensor"
-    return f"using {tensor.pascal}Tensor = adt::{kind}<{', '.join(parameters)}>;"
+    kind, sizes = ("Tensor", tensor.shape) if tensor.static else ("DynamicTensor", (len(tensor.shape),))
+    parameters = ", ".join([tensor.element.cpp, *map(str, sizes)])
+    return f"using {tensor.pascal}Tensor = adt::{kind}<{parameters}>;"
 
 
 def _bind(entry: EntryApi) -> str:
     """Write the method that binds the entry's inputs, as clang-format sets it."""
     head = f"void bind(const {entry.pascal}Inputs& inputs) {{"
-    statements = [
-        f"runner_.Bind({entry.index}, {tensor.index}, inputs.{tensor.cpp});" for tensor in entry.inputs
-    ]
+    statements = [f"runner_.Bind({entry.index}, {each.index}, inputs.{each.cpp});" for each in entry.inputs]
     line = f"{head} {statements[0]} }}"
     if len(statements) == 1 and len("  " + line) <= WIDTH:
         return line
@@ -255,15 +239,10 @@ def _image(tensor: TensorApi) -> list[tuple[str, str]]:
     ]
     if image.scale != 1:
         members.append(("scale", f"1.0F / {_float(1 / image.scale)}"))
-    if image.mean is not None:
-        members.append(("mean", _floats(image.mean)))
-    if image.std is not None:
-        members.append(("std", _floats(image.std)))
+    for name, numbers in (("mean", image.mean), ("std", image.std)):
+        if numbers is not None:
+            members.append((name, f"{{{', '.join(map(_float, numbers))}}}"))
     return members
-
-
-def _floats(numbers: Sequence[float]) -> str:
-    return f"{{{', '.join(map(_float, numbers))}}}"
 
 
 def _float(number: float) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -75,7 +76,7 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
         "app": app,
         "built_in_kotlin": BUILT_IN_KOTLIN,
         "picture": app and _picture(project.models[0].api.entries[0]) is not None,
-        "modules": (*(("app",) if app else ()), RUNTIME_MODULE, project.name),
+        "modules": (*("app",) * app, RUNTIME_MODULE, project.name),
         "project": project,
         "versions": project.android,
     }
@@ -94,9 +95,8 @@ def _rendered(
     kind: str, templates: Mapping[str, str], values: Mapping[str, Any], module: str = "", *, users: bool
 ) -> tuple[TextFile, ...]:
     """Render the files of *module*, by their paths there, from *templates* of *kind*."""
-    directory = PurePosixPath(module)
     return tuple(
-        TextFile(str(directory / path), render(f"{kind}/{template}.j2", **values), users=users)
+        TextFile(str(PurePosixPath(module, path)), render(f"{kind}/{template}.j2", **values), users=users)
         for path, template in templates.items()
     )
 
@@ -104,7 +104,7 @@ def _rendered(
 def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
     """Return the files of the runtime's library, with the bundles; only the build file is the user's."""
     values = {
-        "abis": _abis(project),
+        "abis": project.abis,
         "min_sdk": _lowest_api_level(project),
         "project": project,
         "version": __version__,
@@ -122,7 +122,7 @@ def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
         *jni.runtime_files(f"{RUNTIME_MODULE}/src/main", "common", "android"),
         *(_prefab(project, bundle) for bundle in project.bundles),
         *_headers(project),
-        *_copies(RUNTIME_MODULE, runtime_files(project)),
+        *_copies(f"{RUNTIME_MODULE}/src/main", runtime_files(project)),
     )
 
 
@@ -133,17 +133,17 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
     return (
         *_rendered("aar", users, values, project.name, users=True),
         *device_tests(project),
-        *(
-            replace(file, path=f"{project.name}/src/main/{file.path}")
-            for file in jni.sources(project, android=True)
-        ),
-        *_copies(project.name, model_files(project)),
+        *jni.sources(project, f"{project.name}/src/main/", android=True),
+        *_copies(f"{project.name}/src/main", model_files(project)),
     )
 
 
-def _copies(module: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
-    """Copy *files*, by their paths in the APK, to where Gradle looks for them in *module*."""
-    return tuple(CopiedFile(f"{module}/src/main/{_in_gradle(name)}", path) for name, path in files.items())
+def _copies(directory: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
+    """Copy *files*, by their paths in the APK, to where Gradle looks for them below *directory*."""
+    return tuple(
+        CopiedFile(f"{directory}/{re.sub(f'^{LIBRARIES}', 'jniLibs/', name)}", path)
+        for name, path in files.items()
+    )
 
 
 def device_tests(project: Project) -> tuple[OutputFile, ...]:
@@ -163,27 +163,15 @@ def device_tests(project: Project) -> tuple[OutputFile, ...]:
     return tuple(files)
 
 
-def _abis(project: Project) -> tuple[str, ...]:
-    """Return Android's ABIs that there are models and libraries for."""
-    return tuple(bundle.manifest.abi for bundle in project.bundles)
-
-
 def _lowest_api_level(project: Project) -> int:
     """Return the lowest API level on which all of the bundles' libraries start."""
-    levels = []
     for bundle in project.bundles:
         if bundle.manifest.api_level is None:
             raise ConfigError(
                 f"the bundle {bundle.path} is for {bundle.manifest.platform}, which is no Android",
                 remedy="Give bundles and packages for Android: adt build-target --for android-arm64-v8a",
             )
-        levels.append(bundle.manifest.api_level)
-    return max(levels)
-
-
-def _in_gradle(path: str) -> str:
-    """Return where Gradle looks for the file that is to be at *path* in the APK."""
-    return f"jniLibs/{path.removeprefix(LIBRARIES)}" if path.startswith(LIBRARIES) else path
+    return max(bundle.manifest.api_level or 0 for bundle in project.bundles)
 
 
 def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
@@ -229,7 +217,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
     labels = _labels(project, entry)
     first = entry.inputs[0] if entry.inputs and picture is None else None
     values = {
-        "abis": _abis(project),
+        "abis": project.abis,
         "adaptive_icon": min_sdk >= ADAPTIVE_ICONS,
         "activity": ACTIVITY_CLASS,
         "app_package": app_package,
@@ -284,10 +272,7 @@ def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ..
     return (
         TextFile(f"{directory}/AndroidManifest.xml", manifest, users=True),
         TextFile(f"{directory}/{BENCH_PLAN}", plan.text()),
-        *(
-            CopiedFile(f"{directory}/{_in_gradle(name)}", path)
-            for name, path in benchmark_files(project).items()
-        ),
+        *_copies(directory, benchmark_files(project)),
     )
 
 

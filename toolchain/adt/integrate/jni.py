@@ -49,7 +49,6 @@ TENSOR_CLASSES = {
     "uint64": _LONG,
     "bool": TensorClass("BooleanTensor", "boolean"),
 }
-"""By dtype."""
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
@@ -68,21 +67,19 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         "upper": project.name.upper(),
         **_functions(),
     }
-    tests = [
-        TextFile(
-            f"test/{project.java_path}/{model.cls}Test.java",
-            render("jni/ModelTest.java.j2", **values, model=model),
+    tests = {
+        f"test/{project.java_path}/{model.cls}Test.java": render(
+            "jni/ModelTest.java.j2", **values, model=model
         )
         for model in models
-    ]
+    }
+    example = render("jni/Example.java.j2", **values, model=models[0])
     return (
         TextFile("CMakeLists.txt", render("jni/CMakeLists.txt.j2", **values), users=True),
         TextFile("adt.cmake", render("jni/adt.cmake.j2", **values)),
         TextFile("README.md", render("jni/README.md.j2", **values)),
-        TextFile(
-            "example/Example.java", render("jni/Example.java.j2", **values, model=models[0]), users=True
-        ),
-        *tests,
+        TextFile("example/Example.java", example, users=True),
+        *(TextFile(path, text) for path, text in tests.items()),
         *sources(project, android=False),
         *runtime_files("runtime", "common", "jvm"),
         *cmake_files(project),
@@ -96,14 +93,16 @@ def runtime_files(directory: str, *parts: str) -> tuple[CopiedFile, ...]:
     return tuple(CopiedFile(f"{directory}/{name.as_posix()}", path) for name, path in sorted(sources.items()))
 
 
-def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
-    """Write the classes in ``java/`` (*android*: with an application's methods), Kotlin in ``kotlin/``."""
+def sources(project: Project, directory: str = "", *, android: bool) -> tuple[TextFile, ...]:
+    """Write the classes in ``java/`` (*android*: with an application's methods), Kotlin in ``kotlin/``.
+
+    Both are below *directory*, which ends with a slash.
+    """
     values: dict[str, Any] = {"project": project, "android": android, **_functions()}
     models = [model.api for model in project.models]
-    kotlin = {"models": models, "imports": _kotlin_imports(models)}
-    files = [
-        TextFile(f"kotlin/{project.java_path}/Models.kt", render("jni/Models.kt.j2", **values, **kotlin))
-    ]
+    runtime = {"RunnerOptions", "loadOrClose", "runEntry"}.union(*map(_tensor_classes, models))
+    kotlin = render("jni/Models.kt.j2", **values, models=models, imports=sorted(runtime))
+    files = [TextFile(f"{directory}kotlin/{project.java_path}/Models.kt", kotlin)]
     for model in project.models:
         text = render(
             "jni/Model.java.j2",
@@ -115,17 +114,12 @@ def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
             details=_details(model.api),
             signature=_signature(model.api),
         )
-        files.append(TextFile(f"java/{project.java_path}/{model.api.cls}.java", text))
+        files.append(TextFile(f"{directory}java/{project.java_path}/{model.api.cls}.java", text))
     return tuple(files)
 
 
 def _tensor_classes(model: ModelApi) -> set[str]:
     return {_class_of(tensor).cls for entry in model.entries for tensor in (*entry.inputs, *entry.outputs)}
-
-
-def _kotlin_imports(models: list[ModelApi]) -> list[str]:
-    """Return the names of the runtime that the additions for Kotlin use."""
-    return sorted({"RunnerOptions", "loadOrClose", "runEntry"}.union(*map(_tensor_classes, models)))
 
 
 def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
@@ -144,13 +138,13 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "array_doc": array_doc,
         "channels": _channels,
         "cls": lambda tensor: _class_of(tensor).cls,
-        "extents": lambda tensor: "".join(f", {_extent(extent, -1)}L" for extent in tensor.shape),
+        "extents": lambda tensor: "".join(f", {extent}" for extent in _extents(tensor, suffix="L")),
         "floats": lambda numbers: ", ".join(f"{number!r}f" for number in numbers),
         "javadoc": _javadoc,
         "levels": _levels,
         "kotlin_array": lambda tensor: _class_of(tensor).kotlin_array,
         "picture_doc": _picture_doc,
-        "picture_extents": lambda tensor: ", ".join(str(_extent(extent, 1)) for extent in tensor.shape),
+        "picture_extents": lambda tensor: ", ".join(_extents(tensor, symbolic=1)),
         "shape_list": _shape_list,
         "single": _single,
         "tensor_doc": tensor_doc,
@@ -210,10 +204,9 @@ def _details(model: ModelApi) -> list[str]:
     """Describe what each entry takes and gives."""
     details = []
     for entry in model.entries:
-        inputs = " ".join(tensor_doc(tensor) for tensor in entry.inputs)
-        outputs = " ".join(tensor_doc(tensor) for tensor in entry.outputs)
-        details.append(f"{entry.java} (entry {entry.name}) takes {inputs or 'nothing.'}")
-        details.append(f"{entry.java} gives {outputs}")
+        inputs = " ".join(map(tensor_doc, entry.inputs)) or "nothing."
+        details.append(f"{entry.java} (entry {entry.name}) takes {inputs}")
+        details.append(f"{entry.java} gives {' '.join(map(tensor_doc, entry.outputs))}")
     return details
 
 
@@ -221,32 +214,27 @@ def _signature(model: ModelApi) -> str:
     """Return a Java expression of what NativeRunner.signature() gives for the model's package."""
     pieces = []
     for index, entry in enumerate(model.entries):
-        pieces.append(f"{'; ' if index else ''}{entry.name}(")
-        pieces += _signature_of(entry.inputs)
-        pieces.append(") -> (")
-        pieces += _signature_of(entry.outputs)
-        pieces.append(")")
-    return "\n                    + ".join(java_string(piece) for piece in pieces)
+        begin = f"{'; ' if index else ''}{entry.name}("
+        pieces += [begin, *_signature_of(entry.inputs), ") -> (", *_signature_of(entry.outputs), ")"]
+    return "\n                    + ".join(map(java_string, pieces))
 
 
 def _signature_of(tensors: tuple[TensorApi, ...]) -> list[str]:
     return [
-        f"{', ' if i else ''}{tensor.name} {tensor.element.dtype}["
-        + ", ".join(str(_extent(extent, -1)) for extent in tensor.shape)
-        + "]"
+        f"{', ' if i else ''}{tensor.name} {tensor.element.dtype}[{', '.join(_extents(tensor))}]"
         for i, tensor in enumerate(tensors)
     ]
 
 
-def _extent(extent: int | str, symbolic: int) -> int:
-    return symbolic if isinstance(extent, str) else extent
+def _extents(tensor: TensorApi, symbolic: int = -1, suffix: str = "") -> list[str]:
+    """Write the extents as literals, those that are not known as *symbolic*."""
+    return [f"{symbolic if isinstance(extent, str) else extent}{suffix}" for extent in tensor.shape]
 
 
 def _shape_list(tensor: TensorApi) -> str:
     if not tensor.shape:
         return "Collections.<Long>emptyList()"
-    extents = ", ".join(f"{_extent(extent, -1)}L" for extent in tensor.shape)
-    return f"Collections.unmodifiableList(Arrays.asList({extents}))"
+    return f"Collections.unmodifiableList(Arrays.asList({', '.join(_extents(tensor, suffix='L'))}))"
 
 
 def _levels(image: ImageInput) -> list[float]:

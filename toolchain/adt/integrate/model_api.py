@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import PackageError
-from adt.host.document import HIDDEN, form
+from adt.host.document import HIDDEN, form, in_document
 from adt.integrate.android_versions import NEWEST, AndroidVersions
 from adt.package.files import PARAMS
 from adt.package.package import ModelPackage
@@ -209,10 +209,6 @@ def _summaries(models: Sequence[ProjectModel]) -> list[dict[str, object]]:
     ]
 
 
-def _abis(bundles: Sequence[TargetBundle]) -> list[str]:
-    return [bundle.manifest.abi for bundle in bundles]
-
-
 @dataclass(frozen=True)
 class Project:
     """Models, bundles and names from which code is generated."""
@@ -223,7 +219,7 @@ class Project:
     java_package: str = field(metadata=form("package"))
     """``com.example.vision``; its last part is the C++ namespace."""
     models: tuple[ProjectModel, ...] = field(metadata=form(convert=_summaries))
-    bundles: tuple[TargetBundle, ...] = field(metadata=form("abis", _abis))
+    bundles: tuple[TargetBundle, ...] = field(metadata=HIDDEN)
     """One per ABI."""
     labels: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Labels of a classifier's scores, for the sample screen; any text."""
@@ -234,6 +230,12 @@ class Project:
     def packaged(self) -> tuple[ProjectModel, ...]:
         """The models for every device, as files have them."""
         return tuple(part for model in self.models for part in model.every_device)
+
+    @property
+    @in_document()
+    def abis(self) -> list[str]:
+        """ABIs that there are models and libraries for."""
+        return [bundle.manifest.abi for bundle in self.bundles]
 
     @property
     def bundle_digests(self) -> dict[str, str]:

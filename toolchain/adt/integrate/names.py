@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from adt.errors import ConfigError
 
@@ -214,15 +215,10 @@ def words(text: str) -> list[str]:
     Accents go (``Größe`` is ``gro``, ``e``; ``é`` is ``e``), everything else separates.
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    parts: list[str] = []
-    length = 0
-    for match in _WORD.finditer(plain):
-        word = match.group().lower()
-        length += len(word) + 1
-        if parts and length > LONGEST:
-            break
-        parts.append(word[:LONGEST])
-    return parts
+    every = [word.lower() for word in _WORD.findall(plain)]
+    ends = accumulate(len(word) + 1 for word in every)
+    fitting = sum(end <= LONGEST for end in ends)
+    return [word[:LONGEST] for word in every[: max(1, fitting)]]
 
 
 def method_names() -> NamePool:
@@ -237,8 +233,7 @@ def tensor_names() -> NamePool:
 
 def class_names(project: str) -> NamePool:
     """Return names for the models of *project*: classes, files, CMake targets and directories."""
-    taken = LANGUAGES | PLATFORM | CLASSES | {project}
-    return NamePool(taken, CLASS_ENDINGS)
+    return NamePool(LANGUAGES | PLATFORM | CLASSES | {project}, CLASS_ENDINGS)
 
 
 def check_class(text: str, names: NamePool) -> Name:
@@ -289,13 +284,8 @@ def kotlin_package(java_package: str) -> str:
 
 def project_name(java_package: str) -> str:
     """Return ``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``."""
+    reserved = CPP | KOTLIN | MACROS | DIRECTORIES
     parts = java_package.split(".")
-    name = parts[-1]
-    if _reserved_project(name):
-        name = "_".join(parts[-2:])
+    name = "_".join(parts[-2:]) if parts[-1] in reserved else parts[-1]
     name = re.sub("_+", "_", name).strip("_")
-    return f"{name}_project" if _reserved_project(name) else name
-
-
-def _reserved_project(name: str) -> bool:
-    return name in CPP | KOTLIN | MACROS | DIRECTORIES
+    return f"{name}_project" if name in reserved else name

@@ -13,6 +13,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
 
 from adt import __version__
 from adt.host.directories import resource
@@ -55,7 +56,7 @@ def _environment() -> Environment:
         "comment": comment,
         "cpp_string": cpp_string,
         "java_string": java_string,
-        "json": json_value,
+        "json": json.dumps,  # all that is not ASCII is escaped
         "kotlin_package": kotlin_package,
         "kotlin_string": kotlin_string,
         "toml_string": toml_string,
@@ -94,25 +95,10 @@ def _literal(text: str, escape: Callable[[str], str], special: Mapping[str, str]
     return f'"{"".join(chars)}"'
 
 
-def json_value(value: Any) -> str:
-    """Write JSON, all that is not ASCII escaped."""
-    return json.dumps(value)
-
-
 def xml(text: str) -> str:
     """Write text of XML 1.0, or an attribute's value for quotes of either kind."""
-    named = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
-    lines = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
-
-    def escaped(char: str) -> str:
-        if char in named:
-            return named[char]
-        if char in lines:
-            return lines[char]
-        legal = ord(char) >= 0x20 and ord(char) not in (0xFFFE, 0xFFFF)
-        return char if legal else "\N{REPLACEMENT CHARACTER}"
-
-    return "".join(map(escaped, _whole(text)))
+    legal = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", _whole(text))
+    return escape(legal, {'"': "&quot;", "'": "&#39;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 
 
 def android_string(text: str) -> str:
@@ -129,10 +115,8 @@ def comment(text: str) -> str:
 
     It ends no comment, begins none (Kotlin's nest), continues no line, escapes nothing and turns no writing.
     """
-    plain = "".join(
-        " " if unicodedata.category(char)[0] == "C" or unicodedata.category(char) in ("Zl", "Zp") else char
-        for char in _whole(text)
-    )
+    breaks = ("C", "Zl", "Zp")
+    plain = "".join(" " if unicodedata.category(c).startswith(breaks) else c for c in _whole(text))
     plain = " ".join(plain.replace("\\", "/").split())
     plain = plain.replace("*/", "* /").replace("/*", "/ *")
     # beside what a template has in front of it or behind

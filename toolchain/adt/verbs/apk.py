@@ -183,17 +183,11 @@ def apk(request: ApkRequest) -> Apk:
     if not request.allow_4k:
         check_large_pages(libraries)
     tools, key = find_apk_tools(request.sdk), _keystore(request)
-    built = build_apk(
-        manifest_text(described, debuggable=request.debuggable),
-        entries,
-        out or Path(described.name + SUFFIX),
-        min_sdk=level,
-        tools=tools,
-        keystore=key,
-    )
-    return Apk(
-        built.path, built.size, described, level, built.schemes, key.path, key.debug, tools.origin, elf
-    )
+    path = out or Path(described.name + SUFFIX)
+    manifest = manifest_text(described, debuggable=request.debuggable)
+    schemes = build_apk(manifest, entries, path, min_sdk=level, tools=tools, keystore=key)
+    size = path.stat().st_size
+    return Apk(path, size, described, level, schemes, key.path, key.debug, tools.origin, elf)
 
 
 def _described(request: ApkRequest) -> Project:
