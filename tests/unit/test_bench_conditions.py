@@ -231,17 +231,20 @@ class Cooling:
         return Conditions((), None, None, now, "cpu", "", "")
 
 
-def test_it_waits_until_it_is_cool_and_no_longer() -> None:
-    machine = Cooling(50)
-    place: Any = machine
-    assert cool_down(place, CoolDown(celsius=45), sleep=machine.sleep, look=machine.look)
-    assert machine.slept == 25
-    machine = place = Cooling(50)
-    assert not cool_down(place, CoolDown(celsius=10), most=60, sleep=machine.sleep, look=machine.look)
-    assert machine.slept == 60, "bounded"
-    machine = place = Cooling(None)
-    assert not cool_down(place, CoolDown(celsius=10), sleep=machine.sleep, look=machine.look)
-    assert machine.slept == 0, "without a thermometer there is nothing to wait for"
-    machine = place = Cooling(50)
-    assert cool_down(place, CoolDown(seconds=7), sleep=machine.sleep, look=machine.look)
-    assert machine.slept == 7
+@pytest.mark.parametrize(
+    ("celsius", "goal", "cool", "slept"),
+    [
+        pytest.param(50, CoolDown(celsius=45), True, 25, id="no longer than needed"),
+        pytest.param(50, CoolDown(celsius=10), False, 60, id="bounded"),
+        pytest.param(None, CoolDown(celsius=10), False, 0, id="no thermometer"),
+        pytest.param(50, CoolDown(seconds=7), True, 7, id="a time"),
+    ],
+)
+def test_it_waits_until_it_is_cool_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, celsius: float | None, goal: CoolDown, cool: bool, slept: float
+) -> None:
+    place: Any = Cooling(celsius)
+    monkeypatch.setattr("time.sleep", place.sleep)
+    monkeypatch.setattr("adt.measure.conditions.conditions", place.look)
+    monkeypatch.setattr("adt.measure.conditions.COOL_DOWN_MOST", 60)
+    assert (cool_down(place, goal), place.slept) == (cool, slept)

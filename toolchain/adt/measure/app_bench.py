@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from adt.errors import InputError, RunError
 from adt.host import manifest
 from adt.limits import read_json
@@ -126,13 +128,21 @@ class AppBench:
 
 def read(path: Path) -> BenchRecord:
     """Read the benchmark, or an application's reason for having none, from the file *path*."""
-    try:
-        raw = read_json(path)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}", remedy=_REMEDY) from error
-    if not isinstance(raw, dict) or not is_from_app(raw):
+    raw = read_object(path, _REMEDY)
+    if not is_from_app(raw):
         raise InputError(f"{path} holds no benchmark of an application", remedy=_REMEDY)
     return record_of(raw, path)
+
+
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """Read the JSON object in the file *path*; an empty one for any other value."""
+    try:
+        raw = read_json(path)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}", remedy=remedy) from error
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}", remedy=remedy) from error
+    return raw if isinstance(raw, dict) else {}
 
 
 def is_from_app(raw: Mapping[str, Any]) -> bool:
@@ -181,8 +191,6 @@ def _problem(document: AppBench) -> str:
 
 
 def _record(document: AppBench, identity: str) -> BenchRecord:
-    import numpy as np
-
     machine = _machine(document)
     times, starts = np.array(document.run_ms), np.array(document.start_ms)
     samples = [vars(sample) for sample in document.samples]
@@ -211,18 +219,12 @@ def _record(document: AppBench, identity: str) -> BenchRecord:
 
 
 def _machine(document: AppBench) -> Machine:
-    opencl = document.device.kind == "opencl"
+    device, soc = document.device, document.machine.soc
     model = document.machine.model or "an Android device"
-    return Machine(
-        kind="device",
-        name=model,
-        model=model,
-        soc=document.machine.soc,
-        computes=(document.device.name or "OpenCL") if opencl else "cpu",
-        computes_type=document.device.type if opencl else "cpu",
-        driver=document.device.driver if opencl else "",
-        emulated=bool(EMULATOR.search(f"{model} {document.machine.soc}")),
-    )
+    opencl = (device.name or "OpenCL", device.type, device.driver)
+    computes, kind, driver = opencl if device.kind == "opencl" else ("cpu", "cpu", "")
+    emulated = bool(EMULATOR.search(f"{model} {soc}"))
+    return Machine("device", model, model, soc, computes, kind, driver, emulated)
 
 
 def _subject(document: AppBench) -> Subject:

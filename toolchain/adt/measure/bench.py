@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from adt import __version__
 from adt.device.place import DevicePlace, Opened, Place, RtvmOptions, RtvmRun
 from adt.device.probe import soc
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from adt.measure.conditions import Samples
     from adt.measure.statistics import Times
-
 
 log = logging.getLogger("adt.bench")
 
@@ -165,19 +166,17 @@ def speed_of(
 def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions | None) -> Machine:
     """Describe the machine behind *place*; without the *report* of a run there it is open what computed."""
     ran: Mapping[str, Any] = report["device"] if report else {}
-    gpu = ran.get("kind", "cpu") != "cpu"
-    computes = {
-        "computes": (str(ran.get("name") or "a GPU") if gpu else "cpu") if ran else "",
-        "computes_type": (str(ran.get("type") or "") if gpu else "cpu") if ran else "",
-        "driver": str(ran.get("driver") or "") if gpu else "",
-    }
+    computes, kind, driver = ("cpu", "cpu", "") if ran else ("", "", "")
+    if ran.get("kind", "cpu") != "cpu":
+        computes, kind = str(ran.get("name") or "a GPU"), str(ran.get("type") or "")
+        driver = str(ran.get("driver") or "")
+    computing = (computes, kind, driver, place.emulated)
     if isinstance(place, DevicePlace):
         properties = place.device.facts.properties
         model = properties.get("ro.product.model", "") or (now.board if now else "") or place.label
-        return Machine("device", place.name, model, soc(properties), emulated=place.emulated, **computes)
+        return Machine("device", place.name, model, soc(properties), *computing)
     cpu = (now.cpu or now.board if now else "") or os.uname().machine
-    model = f"{cpu}, {os.cpu_count()} processors"
-    return Machine("host", place.name, model, "", emulated=place.emulated, **computes)
+    return Machine("host", place.name, f"{cpu}, {os.cpu_count()} processors", "", *computing)
 
 
 def subject_of(opened: Opened) -> Subject:
@@ -254,23 +253,22 @@ def flag_measurement(
     machine: Machine, now: Conditions, speed: Speed, samples: Sequence[Mapping[str, Any]]
 ) -> list[Flag]:
     """Collect what the figures must be read with, the gravest first."""
-    flags = [*_machine_flags(machine), *_course_flags(speed, samples)]
-    times = speed.times
-    if speed.drift and speed.drift.drifts:
-        pass  # a spread that the drift explains is no noise
+    flags, times = list[Flag](), speed.times
+    if machine.opencl_on_cpu:
+        text = f"OpenCL on a CPU ({machine.computes}): says nothing about a GPU"
+        flags.append(Flag("opencl-on-cpu", text))
+    elif machine.kind == "host":
+        text = f"measured on this machine ({machine.model}): says nothing about a phone"
+        flags.append(Flag("host", text))
+    if speed.drift and speed.drift.drifts:  # a spread that it explains is no noise
+        flags.append(_flag_drift(speed.drift.percent, speed, samples))
     elif times.spread_percent > NOISY_PERCENT:
-        flags.append(
-            Flag(
-                "noisy",
-                f"the runs differ by {times.spread_percent:.0f} % of the median (robust standard deviation)",
-            )
-        )
+        spread = f"{times.spread_percent:.0f} % of the median (robust standard deviation)"
+        flags.append(Flag("noisy", f"the runs differ by {spread}"))
     elif times.p50_ms > 0 and times.p99_ms > LONG_TAIL * times.p50_ms:
-        flags.append(
-            Flag("noisy", f"the slowest runs take {times.p99_ms / times.p50_ms:.1f} times the median (p99)")
-        )
-    others = [governor for governor in now.governors if governor != "performance"]
-    if others:
+        ratio = f"{times.p99_ms / times.p50_ms:.1f} times the median (p99)"
+        flags.append(Flag("noisy", f"the slowest runs take {ratio}"))
+    if others := [governor for governor in now.governors if governor != "performance"]:
         text = f"the CPU governor is {', '.join(others)}: clocks depend on what ran before"
         flags.append(Flag("governor", text))
     if machine.kind == "device" and now.external_power:
@@ -280,39 +278,20 @@ def flag_measurement(
     return flags
 
 
-def _machine_flags(machine: Machine) -> list[Flag]:
-    if machine.opencl_on_cpu:
-        text = f"OpenCL on a CPU ({machine.computes}): says nothing about a GPU"
-        return [Flag("opencl-on-cpu", text)]
-    if machine.kind == "host":
-        return [Flag("host", f"measured on this machine ({machine.model}): says nothing about a phone")]
-    return []
-
-
-def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
-    """Report throttling, or a drift without a visible cause."""
-    change = speed.drift
-    if change is None or not change.drifts:
-        return []
-    if change.percent < 0:
-        text = f"the runs got {-change.percent:.1f} % faster from first to last tenth: warm up for longer"
-        return [Flag("drift", text)]
-    slower = f"the runs got {change.percent:.1f} % slower from first to last tenth"
+def _flag_drift(percent: float, speed: Speed, samples: Samples) -> Flag:
+    """Report throttling, or a drift (*percent*; positive: slower) without a visible cause."""
+    if percent < 0:
+        text = f"the runs got {-percent:.1f} % faster from first to last tenth: warm up for longer"
+        return Flag("drift", text)
+    slower = f"the runs got {percent:.1f} % slower from first to last tenth"
     if fell := conditions.fallen_clock(samples, CLOCK_FELL_PERCENT):
         name, before, after = fell
-        return [Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")]
+        return Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")
     rises = {name: course.highest - course.before for name, course in speed.sensors.temperatures.items()}
     warmest = max(rises, key=lambda name: rises[name], default="")
     if warmest and rises[warmest] >= GREW_WARM:
-        return [Flag("throttled", f"{slower}, while {warmest} warmed by {rises[warmest]:.0f} °C")]
-    return [Flag("drift", slower)]
-
-
-def shorter(protocol: Protocol) -> Protocol:
-    """Shorten *protocol* to one turn of an interleaved comparison: a package has two in each round."""
-    turns = 2 * protocol.rounds
-    runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
-    return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
+        return Flag("throttled", f"{slower}, while {warmest} warmed by {rises[warmest]:.0f} °C")
+    return Flag("drift", slower)
 
 
 @dataclass(frozen=True)
@@ -325,15 +304,11 @@ class Turns:
     @property
     def times(self) -> Times:
         """Milliseconds of every run."""
-        import numpy as np
-
         return np.concatenate([run.times["run_ms"] for run in self.runs])
 
     @property
     def round_medians(self) -> Times:
         """Median of the two turns of each round."""
-        import numpy as np
-
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
         both = [np.concatenate([first.times["run_ms"], last.times["run_ms"]]) for first, last in pairs]
         return np.array([np.median(times) for times in both])
@@ -341,8 +316,6 @@ class Turns:
     @property
     def measurement(self) -> Measurement:
         """All turns as one measurement, as if they had followed each other."""
-        import numpy as np
-
         times = self.times
         starts = np.concatenate([[0.0], np.cumsum(times)[:-1]])
         samples = [sample for run in self.runs for sample in run.report["samples"]]
@@ -353,6 +326,13 @@ class Turns:
         report = {**self.runs[-1].report, "samples": samples, **start}
         energy = conditions.not_measured("its runs took turns with another package's")
         return Measurement(speed_of(times, starts, report, None, energy), report, times, starts)
+
+
+def shorter(protocol: Protocol) -> Protocol:
+    """Shorten *protocol* to one turn of an interleaved comparison: a package has two in each round."""
+    turns = 2 * protocol.rounds
+    runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
+    return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
 
 
 def take_turns(
@@ -379,11 +359,9 @@ def times_as_fast(a: Turns, b: Turns) -> Interval:
 
 def sentence(ratio: Interval, names: Sequence[str] = ("A", "B")) -> str:
     a, b = names
+    faster = f"{b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}"
     if ratio.low > 1:
-        return f"{b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}"
+        return faster
     if ratio.high < 1:
         return f"{a} is {1 / ratio.high:.3g} to {1 / ratio.low:.3g} × as fast as {b}"
-    return (
-        f"no difference can be told: {b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}, "
-        "which has 1 in it"
-    )
+    return f"no difference can be told: {faster}, which has 1 in it"

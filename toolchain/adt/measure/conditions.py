@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -93,44 +94,27 @@ def read(answer: Survey) -> Conditions:
     )
 
 
-def cool_down(
-    place: Place,
-    goal: CoolDown,
-    *,
-    most: float = COOL_DOWN_MOST,
-    sleep: Callable[[float], None] = time.sleep,
-    look: Callable[[Place], Conditions] = conditions,
-) -> bool:
-    """Wait until the machine is as cool as *goal*, at most *most* seconds; False if it did not get there."""
+def cool_down(place: Place, goal: CoolDown) -> bool:
+    """Wait until the machine is as cool as *goal*; False if it is not after COOL_DOWN_MOST seconds."""
     if goal.seconds is not None:
         log.info("cooling down for %g s", goal.seconds)
-        sleep(goal.seconds)
+        time.sleep(goal.seconds)
         return True
     assert goal.celsius is not None
     waited = 0.0
-    while True:
-        now = look(place)
-        if now.hottest_celsius is None:
-            log.warning("%s gives no temperature that could be waited for", place.name)
-            return False
-        if now.hottest_celsius <= goal.celsius:
+    while (celsius := (now := conditions(place)).hottest_celsius) is not None:
+        if celsius <= goal.celsius:
             return True
-        if waited >= most:
-            log.warning(
-                "%s is still at %.1f °C (%s) after %g s; it is measured as it is",
-                place.name, now.hottest_celsius, now.hottest_zone, waited,
-            )  # fmt: skip
+        state = f"at {celsius:.1f} °C ({now.hottest_zone})"
+        if waited >= COOL_DOWN_MOST:
+            log.warning("%s is still %s after %g s; it is measured as it is", place.name, state, waited)
             return False
         if waited == 0:
-            log.info(
-                "waiting until %s (%.1f °C) is at most %g °C",
-                now.hottest_zone,
-                now.hottest_celsius,
-                goal.celsius,
-            )
-        pause = min(COOL_DOWN_POLL, most - waited)
-        sleep(pause)
-        waited += pause
+            log.info("waiting until %s is at most at %g °C: it is %s", place.name, goal.celsius, state)
+        time.sleep(COOL_DOWN_POLL)
+        waited += COOL_DOWN_POLL
+    log.warning("%s gives no temperature that could be waited for", place.name)
+    return False
 
 
 BATTERY_SECONDS = 10.0
@@ -184,18 +168,13 @@ class Sensors:
 
 def courses(samples: Samples) -> Sensors:
     """Follow each sensor over *samples* (rtvm's, in order)."""
-    return Sensors(
-        _courses(samples, "temperatures"), _courses(samples, "frequencies_mhz"), count=len(samples)
-    )
+    temperatures, clocks = (_courses(samples, kind) for kind in ("temperatures", "frequencies_mhz"))
+    return Sensors(temperatures, clocks, count=len(samples))
 
 
 def _courses(samples: Samples, kind: str) -> dict[str, Course]:
-    names = dict.fromkeys(name for sample in samples for name in sample[kind])
-    courses = {}
-    for name in names:
-        values = [float(sample[kind][name]) for sample in samples if name in sample[kind]]
-        courses[name] = Course(values[0], min(values), max(values), values[-1])
-    return courses
+    values = {name: _values(samples, kind, name) for sample in samples for name in sample[kind]}
+    return {name: Course(row[0], min(row), max(row), row[-1]) for name, row in values.items()}
 
 
 def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:
@@ -203,23 +182,17 @@ def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] |
 
     With the median MHz of either third; None when none fell so far, or there are too few samples.
     """
-    third = len(samples) // 3
-    if third < 1:
-        return None
-    worst: tuple[str, float, float] | None = None
-    for name in _courses(samples, "frequencies_mhz"):
-        early = _values(samples[:third], "frequencies_mhz", name)
-        late = _values(samples[-third:], "frequencies_mhz", name)
-        if not early or not late:
-            continue
-        before, after = median(early), median(late)
-        fell = before > 0 and after <= before * (1 - percent / 100)
-        if fell and (worst is None or after / before < worst[2] / worst[1]):
-            worst = (name, before, after)
-    return worst
+    third, kind = len(samples) // 3, "frequencies_mhz"
+    fallen = []
+    for name in _courses(samples, kind) if third else ():
+        early, late = (_values(part, kind, name) for part in (samples[:third], samples[-third:]))
+        before, after = median(early or [0.0]), median(late or [math.inf])
+        if before > 0 and after <= before * (1 - percent / 100):
+            fallen.append((name, before, after))
+    return min(fallen, key=lambda clock: clock[2] / clock[1], default=None)
 
 
-def _values(samples: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[float]:
+def _values(samples: Samples, kind: str, name: str) -> list[float]:
     return [float(sample[kind][name]) for sample in samples if name in sample[kind]]
 
 
@@ -283,14 +256,11 @@ def _counted(samples: Samples) -> float | None:
 
 def _integrated(samples: Samples) -> float | None:
     """Integrate current times voltage by the trapezoidal rule; drivers disagree about the current's sign."""
-    points = [
-        (
-            float(sample["at_ms"]) / 1000,
-            abs(float(sample["power"]["current_ua"])) * float(sample["power"]["voltage_uv"]) * 1e-12,
-        )
-        for sample in samples
-        if "voltage_uv" in sample["power"]
-    ]
+    points = []
+    for sample in samples:
+        if "voltage_uv" in (power := sample["power"]):
+            watts = abs(float(power["current_ua"])) * float(power["voltage_uv"]) * 1e-12
+            points.append((float(sample["at_ms"]) / 1000, watts))
     return sum((t1 - t0) * (p0 + p1) / 2 for (t0, p0), (t1, p1) in pairwise(points)) or None
 
 

@@ -13,10 +13,11 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,8 @@ from adt.host import manifest
 from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
 from adt.host.document import FLAT, in_document, web_page
-from adt.limits import read_json
 from adt.measure import app_bench
-from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord, Speed, is_moment
+from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord, is_moment
 
 log = logging.getLogger("adt.bench")
 
@@ -133,18 +133,10 @@ def imported(path: Path, store: Path | None = None) -> int:
 
 def _in_file(path: Path) -> list[BenchRecord]:
     remedy = "Name a file that `adt report --export` or an application of adt's wrote."
-    try:
-        raw = read_json(path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}", remedy=remedy) from error
-    except (ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}", remedy=remedy) from error
-    if isinstance(raw, dict) and app_bench.is_from_app(raw):
+    raw = app_bench.read_object(path, remedy)
+    if app_bench.is_from_app(raw):
         return [app_bench.record_of(raw, path)]
-    if not isinstance(raw, dict) or (raw.get("schema"), raw.get("schema_version")) != (
-        EXPORT,
-        EXPORT_VERSION,
-    ):
+    if (raw.get("schema"), raw.get("schema_version")) != (EXPORT, EXPORT_VERSION):
         raise InputError(f"{path} holds no exported benchmarks", remedy=remedy)
     records = manifest.structure(raw.get("records"), list[BenchRecord], path, error=InputError, remedy=remedy)
     for record in records:
@@ -170,25 +162,21 @@ def fastest_offload(
     *records* are oldest first. *soc* is the device's; empty: that of the device measured last. Benchmarks of
     kernels with records count if *tuned*.
     """
-    wanted = (source_sha256, target, platform, precision)
-    latest: dict[tuple[str, str], dict[tuple[str, bool], BenchRecord]] = {}
+    model = (source_sha256, target, platform, precision)
+    latest: dict[tuple[str, str], dict[tuple[str, bool], tuple[float, BenchRecord]]] = {}
     for record in records:
         subject = record.subject
-        fits = (subject.source_sha256, subject.target, subject.platform, subject.precision) == wanted
+        fits = (subject.source_sha256, subject.target, subject.platform, subject.precision) == model
         fits = fits and (tuned or not subject.tuned)
         if fits and record.speed and record.correct is not False and soc in ("", record.machine.soc):
             series = (record.machine.key, record.method.key)
-            latest[series] = latest.pop(series, {}) | {(subject.offload, subject.tuned > 0): record}
+            timed = (record.speed.times.p50_ms, record)
+            latest[series] = latest.pop(series, {}) | {(subject.offload, subject.tuned > 0): timed}
     for measured in reversed(latest.values()):
         offloads = {offload for offload, _ in measured}
         if NONE in offloads and len(offloads) > 1:
-            return min(measured.values(), key=_milliseconds)
+            return min(measured.values(), key=itemgetter(0))[1]
     return None
-
-
-def _milliseconds(record: BenchRecord) -> float:
-    assert record.speed is not None
-    return record.speed.times.p50_ms
 
 
 THRESHOLD = 5.0
@@ -301,34 +289,25 @@ def report(
     for record in records:
         groups.setdefault(key_of(record), []).append(record)
     newest_first = sorted(groups.items(), key=lambda group: group[1][-1].when, reverse=True)
-    return TrendReport(
-        tuple(Series(key, _points(group, threshold, against)) for key, group in newest_first),
-        threshold,
-        against,
-    )
+    series = (Series(key, tuple(_points(group, threshold, against))) for key, group in newest_first)
+    return TrendReport(tuple(series), threshold, against)
 
 
-def _points(records: Sequence[BenchRecord], threshold: float, against: str) -> tuple[Point, ...]:
-    points = []
+def _points(records: Sequence[BenchRecord], threshold: float, against: str) -> Iterator[Point]:
     earlier: list[BenchRecord] = []
     for record in records:
-        points.append(_point(record, earlier, threshold, against))
+        yield _point(record, earlier, threshold, against)
         if record.speed is not None and record.correct is not False:
             earlier.append(record)
-    return tuple(points)
 
 
 def _point(record: BenchRecord, earlier: Sequence[BenchRecord], threshold: float, against: str) -> Point:
-    if record.correct is False:
-        return Point(record, WRONG, None, None, "", ())
-    if record.speed is None:
-        return Point(record, EMULATED, None, None, "", ())
-    if not earlier:
-        return Point(record, FIRST, None, None, "", ())
+    if record.correct is False or record.speed is None or not earlier:
+        verdict = WRONG if record.correct is False else FIRST if record.speed else EMULATED
+        return Point(record, verdict, None, None, "", ())
     base = earlier[-1] if against == PREVIOUS else min(earlier, key=_headline)
-    assert base.speed is not None
     change = 100 * (_headline(record) / _headline(base) - 1)
-    noise = math.hypot(_noise(record.speed), _noise(base.speed))
+    noise = math.hypot(_noise(record), _noise(base))
     if abs(change) < threshold:
         verdict = SAME
     elif abs(change) <= noise:
@@ -344,8 +323,10 @@ def _headline(record: BenchRecord) -> float:
     return value
 
 
-def _noise(speed: Speed) -> float:
+def _noise(record: BenchRecord) -> float:
     """Compute by how many percent a benchmark's runs differ; a drift while it was measured counts, too."""
+    speed = record.speed
+    assert speed is not None
     return max(speed.times.spread_percent, abs(speed.drift.percent) if speed.drift else 0.0)
 
 
@@ -376,21 +357,21 @@ def render(report: TrendReport) -> str:
 
 
 def page_data(report: TrendReport) -> dict[str, Any]:
+    series = [
+        {
+            **vars(each.key),
+            "note": each.key.note,
+            "regressed": each.regressed,
+            "headline": each.points[-1].record.method.headline,
+            "points": [_point_fields(point) for point in each.points],
+        }
+        for each in report.series
+    ]
     return {
         "threshold": report.threshold_percent,
         "against": report.against,
         "regressed": len(report.regressed),
-        "series": [_series_fields(series) for series in report.series],
-    }
-
-
-def _series_fields(series: Series) -> dict[str, Any]:
-    return {
-        **vars(series.key),
-        "note": series.key.note,
-        "regressed": series.regressed,
-        "headline": series.points[-1].record.method.headline,
-        "points": [_point_fields(point) for point in series.points],
+        "series": series,
     }
 
 

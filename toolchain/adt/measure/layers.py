@@ -343,8 +343,6 @@ class CallComparer:
 
     def _noise(self, call: KernelCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
         """Yield how far elements of outputs move when inputs are rounded otherwise: after one try, two, …"""
-        import numpy as np
-
         allowed: list[Any] = [np.zeros(array.shape) for array in alone]
         for seed in count():
             inputs = [

@@ -10,15 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.options.sections import FEWEST_ROUNDS
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Times = NDArray[np.float64]
+Times: TypeAlias = NDArray[np.float64]
 
 SIGMA_PER_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
@@ -81,15 +80,11 @@ class Interval:
 
 def quantiles(times: Times, at: Sequence[float]) -> tuple[float, ...]:
     """Compute the quantiles *at* (each 0 to 1) of *times*, interpolated linearly."""
-    import numpy as np
-
     return tuple(float(value) for value in np.quantile(times, list(at), method="linear"))
 
 
 def summarise(times: Times) -> TimeSummary:
     """Summarize *times*, one for each run, at least one."""
-    import numpy as np
-
     if times.size == 0:
         raise ValueError("no times")
     low, p50, high, p90, p99 = quantiles(times, (0.25, 0.5, 0.75, 0.9, 0.99))
@@ -111,8 +106,6 @@ def summarise(times: Times) -> TimeSummary:
 
 def robust_sigma(values: Times) -> float:
     """Estimate the standard deviation of normally distributed *values* by their median absolute deviation."""
-    import numpy as np
-
     return float(SIGMA_PER_MAD * np.median(np.abs(values - np.median(values))))
 
 
@@ -123,8 +116,6 @@ def drift(times: Times, starts: Times) -> Drift | None:
     the median of those between a block of the first half and the one as far on in the second, so that a
     disturbed stretch does not count.
     """
-    import numpy as np
-
     if times.size < BLOCKS * FEWEST_PER_BLOCK:
         return None
     medians = np.array([np.median(block) for block in np.array_split(times, BLOCKS)])
@@ -143,8 +134,6 @@ def drift(times: Times, starts: Times) -> Drift | None:
 
 def time_line(times: Times, starts: Times) -> tuple[tuple[float, float], ...]:
     """Reduce the runs to :data:`POINTS` points: seconds from the first run, median (ms) of those runs."""
-    import numpy as np
-
     blocks = min(POINTS, times.size)
     return tuple(
         (round(float(np.median(at) - starts[0]) / 1000, 4), round(float(np.median(block)), 6))
@@ -167,8 +156,6 @@ def ratio_interval(a: Times, b: Times) -> Interval:
     (T. Hesterberg's expanded percentiles): in simulations of 6 to 12 rounds, with light and heavy tails, 96
     to 98 % of the intervals had the truth.
     """
-    import numpy as np
-
     rounds = int(a.size)
     if a.size != b.size or rounds < FEWEST_ROUNDS:
         raise ValueError(f"{a.size} and {b.size} rounds")
