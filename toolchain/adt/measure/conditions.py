@@ -173,7 +173,8 @@ def courses(samples: Samples) -> Sensors:
 
 
 def _courses(samples: Samples, kind: str) -> dict[str, Course]:
-    values = {name: _values(samples, kind, name) for sample in samples for name in sample[kind]}
+    names = dict.fromkeys(name for sample in samples for name in sample[kind])
+    values = {name: _values(samples, kind, name) for name in names}
     return {name: Course(row[0], min(row), max(row), row[-1]) for name, row in values.items()}
 
 

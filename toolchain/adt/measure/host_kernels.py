@@ -47,15 +47,11 @@ class HostKernels:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         """Take *functions*, each kernel before it was scheduled (``read_kernels``)."""
         self._functions = functions
-        self._plain: dict[str, PlainKernel] = {}
         self._compiled: dict[str, Any] = {}
 
     def plain(self, name: str, writes: int = 0) -> PlainKernel:
         """Describe the kernel *name*; its last *writes* arguments are outputs, if its code is silent."""
-        known = self._known(name)
-        if known not in self._plain:
-            self._plain[known] = _read(self._functions[known], writes)
-        return self._plain[known]
+        return _read(self._functions[self._known(name)], writes)
 
     def run(self, name: str, arguments: Sequence[Array], writes: int = 0) -> tuple[Array, ...]:
         """Compute the kernel *name* on all its *arguments*, outputs too, and return what it writes."""
@@ -85,12 +81,10 @@ class HostKernels:
         if name not in self._compiled:
             function = self._functions[name].with_attr("global_symbol", name)
             try:
-                built = tvm.compile(tvm.IRModule({name: function}), host_target())
-                self._compiled[name] = built[name]
+                self._compiled[name] = tvm.compile(tvm.IRModule({name: function}), host_target())[name]
             except Exception as error:  # whatever TVM raises, for good: kernels that are for a GPU
-                raise NotComputable(
-                    f"TVM cannot compile it for this machine: {last_line(error):.160}"
-                ) from error
+                reason = f"TVM cannot compile it for this machine: {last_line(error):.160}"
+                raise NotComputable(reason) from error
         return self._compiled[name]
 
 
@@ -107,48 +101,38 @@ def _check(plain: PlainKernel, arguments: Sequence[Array]) -> None:
 
 def _read(function: Any, writes: int) -> PlainKernel:
     """Find arguments and what is written in the TIR; *writes* of the last ones, where it does not tell."""
+    from tvm import tirx
+
+    from adt.compiler.ir.nodes import tir_nodes
+
     if any(parameter not in function.buffer_map for parameter in function.params):
         raise NotComputable("it takes numbers besides tensors: its shapes are known at run time only")
     buffers = [function.buffer_map[parameter] for parameter in function.params]
-    if any(node.thread_binding is not None for node in _nodes(function, "For")) or any(
-        str(node.attr_key) == "thread_extent" for node in _nodes(function, "AttrStmt")
-    ):
+    threads = any(loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For))
+    keys = [str(node.attr_key) for node in tir_nodes(function.body, tirx.AttrStmt)]
+    if threads or "thread_extent" in keys:
         raise NotComputable("TVM has it for a GPU only")
-    blocks = _nodes(function, "SBlock")
-    written: list[int] = []
+    blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if str(block.name_hint) != "root"]
+    written = set[int]()
     for block in blocks:
-        reads = [region.buffer for region in block.reads]
-        for position in _among(buffers, [region.buffer for region in block.writes]):
-            first = position not in written and block.init is None
-            if first and any(buffers[position].same_as(read) for read in reads) and block.name_hint != "root":
+        for position in _among(buffers, block.writes) - written:
+            if block.init is None and position in _among(buffers, block.reads):
                 raise NotComputable("it changes a tensor in place, whose contents before are not known")
-            if block.name_hint != "root" and position not in written:
-                written.append(position)
+            written.add(position)
     if not written:  # the code calls a function of TVM's runtime: sort, scan
-        written = list(range(len(buffers) - writes, len(buffers)))
+        written = set(range(len(buffers) - writes, len(buffers)))
     if not written:
         raise NotComputable("its code does not show what it writes")
-    names = [str(block.name_hint) for block in blocks if str(block.name_hint) != "root"]
     return PlainKernel(
         tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers),
         tuple(sorted(written)),
-        tuple(dict.fromkeys(names)),
+        tuple(dict.fromkeys(str(block.name_hint) for block in blocks)),
     )
 
 
-def _nodes(function: Any, kind: str) -> list[Any]:
-    """Collect the nodes of a *kind* in the function's code; inner ones and earlier ones first."""
-    from tvm.tirx import stmt_functor
-
-    nodes: list[Any] = []
-    stmt_functor.post_order_visit(
-        function.body, lambda node: nodes.append(node) if type(node).__name__ == kind else None
-    )
-    return nodes
-
-
-def _among(buffers: Sequence[Any], some: Sequence[Any]) -> list[int]:
-    return [i for i, buffer in enumerate(buffers) if any(buffer.same_as(other) for other in some)]
+def _among(buffers: Sequence[Any], regions: Sequence[Any]) -> set[int]:
+    """Return the indices of *buffers* that *regions* lie in."""
+    return {i for i, buffer in enumerate(buffers) if any(buffer.same_as(each.buffer) for each in regions)}
 
 
 def _shape(buffer: Any) -> tuple[int, ...] | None:

@@ -68,13 +68,11 @@ def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
 def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]:
     """Yield *calls* in groups of at most *most* bytes; a larger call is a group of its own."""
     group: list[KernelCall] = []
-    size = 0
     for call in calls:
-        if group and size + call.bytes > most:
+        if group and sum(other.bytes for other in group) + call.bytes > most:
             yield group
-            group, size = [], 0
+            group = []
         group.append(call)
-        size += call.bytes
     if group:
         yield group
 
@@ -236,13 +234,6 @@ def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Arr
     inspection = Inspection(package)
     calls = inspection.graph.calls if inspection.recorded else ()
     writes = {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
-    with KernelProcess(package, writes) as kernels:
-        return _compare_calls(place, package, inputs, scan, kernels)
-
-
-def _compare_calls(
-    place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan, kernels: KernelProcess
-) -> LayerScan:
     manifest = package.manifest
     options = RtvmOptions(entry=manifest.entry().name, device=manifest.target.device)
     ran = place.run(replace(options, profile=1), inputs, timeout=scan.timeout)
@@ -256,15 +247,16 @@ def _compare_calls(
             if listed
             else "The package has no kernels.",
         )
-    comparer = CallComparer(kernels, manifest.precision, scan)
     rows: list[CallComparison] = []
-    for chunk in chunks(chosen, scan.chunk_bytes):
-        span = (chunk[0].index, chunk[-1].index + 1)
-        log.info("comparing calls %d to %d of %d", span[0], span[1] - 1, listed[-1].index)
-        dumped = place.run(replace(options, dump_calls=span), inputs, timeout=scan.timeout).calls
-        rows += [comparer.compare(call) for call in tensors_of(dumped, chunk)]
-        if comparer.wrong and not scan.everything:
-            break
+    with KernelProcess(package, writes) as kernels:
+        comparer = CallComparer(kernels, manifest.precision, scan)
+        for chunk in chunks(chosen, scan.chunk_bytes):
+            span = (chunk[0].index, chunk[-1].index + 1)
+            log.info("comparing calls %d to %d of %d", span[0], span[1] - 1, listed[-1].index)
+            dumped = place.run(replace(options, dump_calls=span), inputs, timeout=scan.timeout).calls
+            rows += [comparer.compare(call) for call in tensors_of(dumped, chunk)]
+            if comparer.wrong and not scan.everything:
+                break
     return LayerScan(tuple(rows), len(listed), place.label, manifest.target.device)
 
 
@@ -282,10 +274,10 @@ class CallComparer:
         self._size = 0
 
     def compare(self, call: KernelCall) -> CallComparison:
+        row = CallComparison(call.index, call.name, (), _arguments(call, set()), NOT_COMPARED)
         try:
             plain = self.kernels.plain(call.name)
             written = set(plain.outputs)
-            arguments = _arguments(call, written)
             alone = self.kernels.run(call.name, call.arguments)
             here = [
                 array if number in written else self._along(array)
@@ -294,17 +286,14 @@ class CallComparer:
             moved = any(mine is not theirs for mine, theirs in zip(here, call.arguments, strict=True))
             along = self.kernels.run(call.name, here) if moved else alone
         except NotComputable as reason:
-            return CallComparison(
-                call.index, call.name, (), _arguments(call, set()), NOT_COMPARED, reason=str(reason)
-            )
+            return replace(row, reason=str(reason))
+        row = replace(row, operators=plain.operators, arguments=_arguments(call, written))
         got = [call.arguments[number] for number in plain.outputs]
         for mine, theirs in zip(along, got, strict=True):
             self._remember(theirs, mine)
         figures = [metrics(a, b) for a, b in zip(got, alone, strict=True)]
-        if any(row.nothing_finite and row.nan and row.reference_nan for row in figures):
-            return CallComparison(
-                call.index, call.name, plain.operators, arguments, NOT_COMPARED, ONLY_NAN, only_nan=True
-            )
+        if any(each.nothing_finite and each.nan and each.reference_nan for each in figures):
+            return replace(row, reason=ONLY_NAN, only_nan=True)
         limit = self._limit(call.arguments, got)
         each = [relative_difference(a, b) for a, b in zip(got, alone, strict=True)]
         far = [relative_difference(a, b) for a, b in zip(got, along, strict=True)]
@@ -318,12 +307,9 @@ class CallComparer:
         worst = max(range(len(each)), key=each.__getitem__)
         verdict = WRONG if each[worst] > limit else PASSES_ON if max(far) > limit else RIGHT
         self.wrong += verdict == WRONG
-        return CallComparison(
-            call.index,
-            call.name,
-            plain.operators,
-            arguments,
-            verdict,
+        return replace(
+            row,
+            verdict=verdict,
             limit=limit,
             alone=each[worst],
             along=max(far),

@@ -28,7 +28,6 @@ from adt.options.sections import Settings
 from adt.package.manifest import check_arrays
 from adt.package.package import ModelPackage
 
-_REFUSED = "refuses the inputs"
 RUNTIMES = {
     formats.ONNX: "onnxruntime",
     formats.TFLITE: "tflite",
@@ -174,13 +173,10 @@ def _run_onnx(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
         session = roundings.open_session(model)
     except Exception as error:  # onnxruntime's own exception classes have no public base
         raise _no_model("onnxruntime", model, error) from error
-    names = distinct_names(output.name for output in session.get_outputs())
-    taken = {value.name: inputs[value.name] for value in session.get_inputs() if value.name in inputs}
     try:
-        results = session.run(None, taken)
+        return roundings.answer(session, inputs)
     except Exception as error:
         raise _no_input("onnxruntime", error) from error
-    return dict(zip(names, results, strict=True))
 
 
 @isolated("running {model.name} in the TFLite interpreter", REFERENCE_SECONDS)
@@ -246,4 +242,5 @@ def _no_model(runtime: str, model: Path, error: Exception) -> AdtError:
 
 
 def _no_input(runtime: str, error: Exception) -> AdtError:
-    return InputError(f"{runtime} {_REFUSED}", remedy="Check names, shapes and dtypes.", details=str(error))
+    remedy = "Check names, shapes and dtypes."
+    return InputError(f"{runtime} refuses the inputs", remedy=remedy, details=str(error))

@@ -20,6 +20,7 @@ from onnx import ModelProto, helper
 
 from adt.compiler.importers.onnx.blockwise import ACCURACY, IN_FLOATS, in_floats
 from adt.compiler.importers.onnx.graph import attribute
+from adt.compiler.importers.shapes import distinct_names
 from adt.host.isolated import isolated
 from adt.measure.verify import OutputComparison, Verification, compare, limits_of_output
 from adt.numerics import QUANTIZED, Array, Metrics, gaps, metrics
@@ -65,10 +66,8 @@ def other_answers(model: Path, inputs: dict[str, Any], noise: float) -> list[dic
         return []
     answers = list[dict[str, Any]]()
     with contextlib.suppress(Exception):  # no base in common; what onnxruntime cannot run is no evidence
-        answers.append(_answer(_session(model, graph, optimize=False), inputs))
-        for seed in range(RUNS):
-            changed = _session(model, _disturbed(graph, noise, seed), optimize=False)
-            answers.append(_answer(changed, inputs))
+        for variant in (graph, *(_disturbed(graph, noise, seed) for seed in range(RUNS))):
+            answers.append(answer(_session(model, variant, optimize=False), inputs))
     return answers
 
 
@@ -91,7 +90,7 @@ def scores(model: Path, inputs: dict[str, Any], names: Sequence[str]) -> dict[st
     graph.graph.output.extend(type(graph.graph.output[0])(name=name) for name in sorted(observed))
     values = dict(inputs)
     with contextlib.suppress(Exception):  # see above
-        values |= _answer(_session(model, graph), inputs)
+        values |= answer(_session(model, graph), inputs)
     return {output: (values[name], axis) for output, (name, axis) in sources.items() if name in values}
 
 
@@ -115,10 +114,11 @@ def _session(
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def _answer(session: onnxruntime.InferenceSession, inputs: Mapping[str, Array]) -> dict[str, Any]:
-    names = [output.name for output in session.get_outputs()]
+def answer(session: onnxruntime.InferenceSession, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """Run the model of *session* on what it takes of *inputs*; return its outputs by name."""
+    names = distinct_names(output.name for output in session.get_outputs())
     taken = {value.name: inputs[value.name] for value in session.get_inputs() if value.name in inputs}
-    return dict(zip(names, session.run(names, taken), strict=True))
+    return dict(zip(names, session.run(None, taken), strict=True))
 
 
 def _disturbed(model: onnx.ModelProto, noise: float, seed: int) -> onnx.ModelProto:

@@ -142,16 +142,14 @@ def accuracy(
 
 
 def _by_accuracy(row: OutputComparison, limits: VerifySettings) -> OutputComparison:
-    figures, options, reasons = row.metrics, list[str](), list[str]()
+    figures, faults = row.metrics, dict[str, str]()
     if not figures.comparable or (figures.partly_finite and not limits.allow_nonfinite):
         return row
     if figures.snr_db < limits.min_snr:
-        reasons.append(f"SNR {figures.snr_db:.1f} dB, {limits.min_snr:g} is the least")
-        options.append("--min-snr")
+        faults["--min-snr"] = f"SNR {figures.snr_db:.1f} dB, {limits.min_snr:g} is the least"
     if figures.top1 is not None and figures.top1 < limits.min_top1:
-        reasons.append(f"top-1 {figures.top1:.1%}, {limits.min_top1:.1%} is the least")
-        options.append("--min-top1")
-    return replace(row, reason="; ".join(reasons), note="", options=tuple(options))
+        faults["--min-top1"] = f"top-1 {figures.top1:.1%}, {limits.min_top1:.1%} is the least"
+    return replace(row, reason="; ".join(faults.values()), note="", options=tuple(faults))
 
 
 def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
@@ -159,19 +157,13 @@ def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
     first = runs[0][1]
     if len(runs) == 1:
         return first
-    rows = [
-        max(
-            (
-                replace(row, inputs=name)
-                for name, verification in runs
-                for row in verification.outputs
-                if row.name == output.name
-            ),
-            key=lambda row: (not row.passed, row.max_rel, row.max_abs),
-        )
-        for output in first.outputs
-    ]
-    return replace(first, outputs=tuple(rows))
+    rows = [replace(row, inputs=name) for name, verification in runs for row in verification.outputs]
+
+    def badness(row: OutputComparison) -> tuple[bool, float, float]:
+        return not row.passed, row.max_rel, row.max_abs
+
+    worst = [max((row for row in rows if row.name == each.name), key=badness) for each in first.outputs]
+    return replace(first, outputs=tuple(worst))
 
 
 def _compare_one(
@@ -182,43 +174,28 @@ def _compare_one(
     precision: str,
     quantum: float,
 ) -> OutputComparison:
+    array = reference if got is None else got
+    assert array is not None
+    row = OutputComparison(name, array.shape, array.dtype.name, "")
     if got is None or reference is None:
-        side = "the device" if got is None else "the reference"
-        array = reference if got is None else got
-        assert array is not None
-        missing = f"{side} did not give it"
-        return OutputComparison(name, array.shape, array.dtype.name, missing)
-    facts = (name, got.shape, got.dtype.name)
+        return replace(row, reason=f"the {'device' if got is None else 'reference'} did not give it")
     if got.shape != reference.shape or got.dtype != reference.dtype:
-        expected = f"the reference is {reference.dtype.name}{list(reference.shape)}"
-        return OutputComparison(*facts, expected)
+        return replace(row, reason=f"the reference is {reference.dtype.name}{list(reference.shape)}")
+    max_abs, max_rel = limits_of_output(row.dtype, precision, limits)
     figures = metrics(got, reference)
-    allowed = limits_of_output(got.dtype.name, precision, limits)
-    changed = 0.0
+    row = replace(row, metrics=figures, max_abs_allowed=max_abs, max_rel_allowed=max_rel)
     if got.dtype.kind == "f":
-        verdict = _judge_floats(figures, allowed, limits, quantum)
-    else:
-        changed = gaps(got, reference).changed(allowed[0])
-        verdict = _judge_whole(figures, int(allowed[0]), changed, limits_for(precision, limits).max_changed)
-    return OutputComparison(*facts, verdict.reason, figures, *allowed, changed, verdict.note, verdict.options)
+        return _judge_floats(row, limits, quantum)
+    row = replace(row, changed=gaps(got, reference).changed(max_abs))
+    return _judge_whole(row, int(max_abs), limits_for(precision, limits).max_changed)
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    reason: str = ""
-    """Reason why an output does not pass; empty when it does."""
-    note: str = ""
-    options: tuple[str, ...] = ()
-
-
-def _judge_floats(
-    figures: Metrics, allowed: tuple[float, float], limits: VerifySettings, quantum: float
-) -> _Verdict:
-    max_abs, max_rel = allowed
+def _judge_floats(row: OutputComparison, limits: VerifySettings, quantum: float) -> OutputComparison:
+    figures, max_abs, max_rel = row.metrics, row.max_abs_allowed, row.max_rel_allowed
     if figures.nothing_finite:
-        return _Verdict("nothing finite could be compared", options=("--input",))
+        return replace(row, reason="nothing finite could be compared", options=("--input",))
     if not figures.comparable:
-        return _Verdict("NaN or infinity on one side only")
+        return replace(row, reason="NaN or infinity on one side only")
     steps = 1 if limits.max_steps < 0 else limits.max_steps
     quanta = "one quantum" if steps == 1 else f"{steps} quanta"
     over = figures.max_abs > max_abs and figures.max_rel > max_rel
@@ -227,26 +204,26 @@ def _judge_floats(
         if quantum:
             off = math.ceil(figures.max_abs / quantum - 0.5)
             reason += f" and over {quanta} ({quantum:g}): {off} off"
-        return _Verdict(reason, options=("--max-steps",) if quantum else ("--max-abs", "--max-rel"))
+        options = ("--max-steps",) if quantum else ("--max-abs", "--max-rel")
+        return replace(row, reason=reason, options=options)
     odd = figures.elements - figures.compared
     share = f"{odd} of {figures.elements} elements are NaN or infinite on both sides"
     if odd and not limits.allow_nonfinite:
-        return _Verdict(share, options=("--allow-nonfinite",))
+        return replace(row, reason=share, options=("--allow-nonfinite",))
     notes = [f"{share}, which is allowed"] if odd else []
     if over:
         allowed_by = "as quantised models may be" if limits.max_steps < 0 else "which is allowed"
         notes.append(f"off by {quanta} ({quantum:g}) at most, {allowed_by}")
-    return _Verdict(note="; ".join(notes))
+    return replace(row, note="; ".join(notes))
 
 
-def _judge_whole(figures: Metrics, steps: int, changed: float, max_changed: float) -> _Verdict:
-    if changed > max_changed:
+def _judge_whole(row: OutputComparison, steps: int, max_changed: float) -> OutputComparison:
+    share = f"{row.changed:.3%} of the elements differ"
+    if row.changed > max_changed:
         more = f" by more than {steps}" if steps else ""
-        return _Verdict(
-            f"{changed:.3%} of the elements differ{more}, {max_changed:g} of all may (--max-changed)",
-            options=("--max-steps", "--max-changed"),
-        )
-    if changed:
-        return _Verdict(note=f"{changed:.3%} of the elements differ, as ties may")
-    off = figures.max_abs == 1 == steps
-    return _Verdict(note="off by one quantum, as quantised models may be" if off else "")
+        reason = f"{share}{more}, {max_changed:g} of all may (--max-changed)"
+        return replace(row, reason=reason, options=("--max-steps", "--max-changed"))
+    if row.changed:
+        return replace(row, note=f"{share}, as ties may")
+    off = row.max_abs == 1 == steps
+    return replace(row, note="off by one quantum, as quantised models may be" if off else "")
