@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,12 +146,11 @@ def _start_server(_: tuple[str, ...]) -> tuple[bool, str]:
 def _reconnect(_: tuple[str, ...]) -> tuple[bool, str]:
     away = {device.serial for device in selection.listing() if device.state == "offline"}
     adb.query("host:reconnect-offline", doing="reconnecting offline devices")
-    end = time.monotonic() + SETTLE_SECONDS
-    while away and time.monotonic() < end:
-        time.sleep(0.2)
-        away -= {device.serial for device in selection.listing() if device.ready}
-    if away:
-        return False, f"adb reconnect offline did not bring back {', '.join(sorted(away))}"
+    devices = selection.listed_when(
+        lambda devices: away <= {device.serial for device in devices if device.ready}, SETTLE_SECONDS
+    )
+    if lost := away - {device.serial for device in devices if device.ready}:
+        return False, f"adb reconnect offline did not bring back {', '.join(sorted(lost))}"
     return True, "reconnected the offline devices (adb reconnect offline)"
 
 

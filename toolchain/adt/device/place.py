@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
@@ -133,17 +133,14 @@ class RtvmOptions:
     @property
     def own_flags(self) -> str:
         """Flags that only rtvm knows: none for one plain run, which every runtime of TVM can do."""
-        names = [name for name, value in vars(RtvmOptions()).items() if getattr(self, name) != value]
+        changed = [name for name, value in vars(RtvmOptions()).items() if getattr(self, name) != value]
         anywhere = ("entry", "device", "seed", "fill_mode")
-        return " and ".join(f"--{name.replace('_', '-')}" for name in names if name not in anywhere)
+        return " and ".join(f"--{name.replace('_', '-')}" for name in changed if name not in anywhere)
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files that a run with these options leaves in its working directory."""
-        files = [OUTPUTS]
-        files += [TIMES] if self.keep_times else []
-        files += [CALLS] if self.dump_calls is not None else []
-        return tuple(files)
+        return (OUTPUTS, *(TIMES,) * self.keep_times, *(CALLS,) * (self.dump_calls is not None))
 
 
 def _option(name: str, value: float | str | None) -> list[str]:
@@ -228,19 +225,14 @@ _MEANINGS = {
 
 def explain(done: ProgramExit) -> AdtError:
     """Return the error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
-    output, code = done.err or done.out, done.exit_code
-    where = done.where
+    output, code, where = done.err or done.out, done.exit_code, done.where
     if code > 128 and (name := signal_name(code - 128)):
         return RunError(
             f"rtvm was ended by {name} on {where}",
             remedy=f"Look at {done.log}" + _MEANINGS.get(name, "."),
             details=done.tail(),
         )
-    if (
-        code in (NOT_EXECUTABLE, NOT_FOUND)
-        or "CANNOT LINK EXECUTABLE" in output
-        or "error while loading" in output
-    ):
+    if code in (NOT_EXECUTABLE, NOT_FOUND) or re.search("CANNOT LINK EXECUTABLE|error while loading", output):
         return RunError(
             f"rtvm does not start on {where}",
             remedy="Deploy again; if it stays so, the bundle does not fit the device: build it for the "
@@ -248,11 +240,9 @@ def explain(done: ProgramExit) -> AdtError:
             details=done.tail(),
         )
     what, more, remedy = _last_words(output)
+    rebuild = "Rebuild the bundle (adt build-target): its rtvm does not know what this adt asks for."
     kind, otherwise = {
-        USAGE: (
-            RunError,
-            "Rebuild the bundle (adt build-target): its rtvm does not know what this adt asks for.",
-        ),
+        USAGE: (RunError, rebuild),
         DAMAGED: (PackageError, "Deploy the package again; if that does not help, compile it again."),
         DOES_NOT_FIT: (MismatchError, "Compile the model again for the bundle that is on the device."),
         NO_DEVICE: (MismatchError, "Compile the model for cpu."),
@@ -291,59 +281,37 @@ Seconds = float | None
 THIS_MACHINE = "this machine"
 
 
-class Place(Protocol):
-    """Something that runs one package."""
-
-    @property
-    def name(self) -> str:
-        """For people: the device's serial, or :data:`THIS_MACHINE`."""
-
-    @property
-    def label(self) -> str:
-        """Name for people and reports."""
-
-    @property
-    def emulated(self) -> bool:
-        """Its processor is emulated: its results count, its times are no device's speed."""
-
-    @property
-    def host(self) -> bool:
-        """It is the machine that adt runs on."""
-
-    def awake(self) -> AbstractContextManager[None]:
-        """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.deploy.workspace`."""
-
-    def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
-        """Run the package in a working directory of its own, which is gone afterwards.
-
-        *inputs* has every input by name; None lets rtvm make them up from the options' seed.
-        """
-
-
 @dataclass(frozen=True)
 class DevicePlace:
     """A package that is deployed on a device."""
 
     device: Device
     deployment: Deployment
-    host = False
 
     @property
     def name(self) -> str:
+        """Name for people: the device's serial."""
         return self.device.serial
 
     @property
     def label(self) -> str:
+        """Name for reports."""
         return self.device.facts.label
 
     @property
     def emulated(self) -> bool:
+        """True if its processor is emulated: its results count, its times are no device's speed."""
         return self.device.facts.emulated
 
     def awake(self) -> AbstractContextManager[None]:
+        """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.deploy.workspace`."""
         return awake(self.device)
 
     def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
+        """Run the package in a working directory of its own, which is gone afterwards.
+
+        *inputs* has every input by name; None lets rtvm make them up from the options' seed.
+        """
         device, deployment = self.device, self.deployment
         data = npz_bytes(inputs) if inputs is not None else None
         home = deployment.directory
@@ -375,15 +343,12 @@ class DevicePlace:
 
 @dataclass(frozen=True)
 class HostPlace:
-    """This machine; no device is needed."""
+    """This machine, as a place like :class:`DevicePlace`; all runs natively here."""
 
     bundle: TargetBundle | None
     """The one that was built for it; None: the runtime of TVM's wheel, which gives outputs and no times."""
     package: ModelPackage
-
     emulated = False
-    """False: all runs natively here."""
-    host = True
 
     @property
     def name(self) -> str:
@@ -432,6 +397,9 @@ class HostPlace:
         return RtvmRun(outputs, {}, emulated=False)
 
 
+Place: TypeAlias = DevicePlace | HostPlace
+
+
 @dataclass(frozen=True)
 class Opened:
     """A package that is ready to run."""
@@ -442,7 +410,7 @@ class Opened:
     """None: TVM's wheel runs it."""
 
     def run(self, options: RtvmOptions, inputs: Given | None, *, timeout: Seconds) -> RtvmRun:
-        """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
+        """Run the package as :meth:`DevicePlace.run` does, on what it takes of the model's *inputs*."""
         if inputs is not None:
             inputs = taken_inputs(self.package.manifest.entry(options.entry), inputs)
         return self.place.run(options, inputs, timeout=timeout)

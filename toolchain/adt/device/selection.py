@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, Generic, TypeVar
@@ -90,15 +90,8 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
             continue
         serial, state = match["serial"].rstrip(), match["state"]
         keys = dict(_KEYS.findall(match["rest"] or ""))
-        devices.append(
-            DeviceInfo(
-                serial=serial,
-                state=state,
-                model=keys.get("model", ""),
-                product=keys.get("product", ""),
-                transport=_transport(serial),
-            )
-        )
+        model, product = keys.get("model", ""), keys.get("product", "")
+        devices.append(DeviceInfo(serial, state, model, product, _transport(serial)))
     return tuple(devices)
 
 
@@ -193,13 +186,21 @@ def select(serial: str | None = None) -> Device:
         for address in addresses:
             disconnect(address)  # the server takes an offline device for connected
         devices = _connect_again(addresses)
-    end = time.monotonic() + SETTLE_SECONDS
-    while (
-        any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices) and time.monotonic() < end
-    ):
-        time.sleep(0.1)
-        devices = listing()
+
+    def settled(devices: Sequence[DeviceInfo]) -> bool:
+        return not any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices)
+
+    if not settled(devices):
+        devices = listed_when(settled, SETTLE_SECONDS)
     return Device(choose(devices, named, origin=origin).serial)
+
+
+def listed_when(holds: Callable[[Sequence[DeviceInfo]], bool], seconds: float) -> tuple[DeviceInfo, ...]:
+    """List the devices again and again until *holds* is true of them, for *seconds* at most."""
+    end = time.monotonic() + seconds
+    while not holds(devices := listing()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return devices
 
 
 def _connect_again(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
@@ -209,13 +210,10 @@ def _connect_again(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
             connect(address, seconds=RECONNECT_SECONDS)
         except (NoDevice, DeviceError) as error:
             log.debug("%s", error)
-    end = time.monotonic() + HANDSHAKE_SECONDS
-    while True:
-        devices = listing()
-        waiting = any(d.serial in addresses and d.state == "offline" for d in devices)
-        if not waiting or time.monotonic() > end:
-            return devices
-        time.sleep(0.05)
+    offline = {(address, "offline") for address in addresses}
+    return listed_when(
+        lambda devices: offline.isdisjoint((d.serial, d.state) for d in devices), HANDSHAKE_SECONDS
+    )
 
 
 def connect(serial: str, *, seconds: float | None = None) -> str:
@@ -242,9 +240,7 @@ def disconnect(serial: str) -> None:
         return
     try:
         adb.query(f"host:disconnect:{serial}", doing=f"disconnecting {serial}")
-        end = time.monotonic() + FORGET_SECONDS
-        while serial in {d.serial for d in listing()} and time.monotonic() < end:
-            time.sleep(0.02)
+        listed_when(lambda devices: serial not in {d.serial for d in devices}, FORGET_SECONDS)
     except (NoDevice, DeviceError) as error:
         log.debug("disconnect %s: %s", serial, error)
 
@@ -375,10 +371,8 @@ def for_each(
             raise
 
     pool = ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(serials))), thread_name_prefix="adt-device")
-    futures: list[Future[Outcome[T]]] = []
     try:
-        for serial in serials:
-            futures.append(pool.submit(work_on, serial))
+        futures = [pool.submit(work_on, serial) for serial in serials]
         started.set()
         left = len(futures)
         while left:

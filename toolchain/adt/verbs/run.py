@@ -92,7 +92,7 @@ def run(request: RunRequest) -> RunResult:
         ConfigError: options that contradict each other.
         RunError: the runner refused or failed; its own message is passed on.
     """
-    from adt.device.place import RtvmOptions
+    from adt.device.place import HostPlace, RtvmOptions
     from adt.package.package import load_package
 
     package = load_package(request.package)
@@ -115,7 +115,7 @@ def run(request: RunRequest) -> RunResult:
     if request.key or request.tracker:
         raise dependent("--key and --tracker", "--via rpc")
     place = open_place(package, request, request.bundle, measures=False).place
-    if place.host and options.pre_compiled:  # the runner works in a directory of its own
+    if options.pre_compiled and isinstance(place, HostPlace):  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
     options = options.worthwhile(place.name, emulated=place.emulated)
     ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Any
 
 from adt.errors import RunError
@@ -40,21 +41,18 @@ def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) 
         groups.setdefault((call.name, call.device), []).append((at, call))
     clock = EVENTS if any(call.clock == EVENTS for call in calls) else HOST_CLOCK
     whole = sum(call.mean_us for call in calls if call.clock == clock)
-    return tuple(
-        replace(
-            _total(rows[0][0], [call for _, call in rows], limits, emulated=emulated),
-            share=_share([call.mean_us for _, call in rows if call.clock == clock], whole),
-        )
-        for rows in groups.values()
-    )
+    totals = []
+    for rows in groups.values():
+        counted = [call.mean_us for _, call in rows if call.clock == clock]
+        share = sum(counted) / whole if counted and whole > 0 else None
+        totals.append(_total(rows[0][0], [call for _, call in rows], share, limits, emulated=emulated))
+    return tuple(totals)
 
 
-def _share(times: Sequence[float], whole: float) -> float | None:
-    """Return the share of *whole* that *times* have; None where all times are by another clock."""
-    return sum(times) / whole if times and whole > 0 else None
-
-
-def _total(first: int, calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> KernelTotal:
+def _total(
+    first: int, calls: Sequence[CallTime], share: float | None, limits: Limits, *, emulated: bool
+) -> KernelTotal:
+    """Add up *calls*; *share* is None where all their times are by another clock than the shares."""
     clocks = {call.clock for call in calls}
     mean = sum(call.mean_us for call in calls)
     flops, moved = _sum([call.flops for call in calls]), _sum([call.bytes for call in calls])
@@ -69,7 +67,7 @@ def _total(first: int, calls: Sequence[CallTime], limits: Limits, *, emulated: b
         mean_us=mean,
         min_us=sum(call.min_us for call in calls),
         max_us=sum(call.max_us for call in calls),
-        share=None,
+        share=share,
         flops=flops,
         bytes=moved,
         intensity=intensity,
@@ -153,15 +151,16 @@ def join(report: RunnerProfile, graph: Graph | None, device: str) -> tuple[tuple
     Returns notes on where run and graph differ, too. *device* (``cpu`` or ``opencl``) runs the kernels that
     the graph does not know.
     """
+    known = graph.calls if graph else ()
+    places = align([call.name for call in report.calls], [call.name for call in known])
+    by_name = {call.name: call for call in known}
+    calls = []
+    for at, place in enumerate(places):
+        # a call elsewhere than in the graph has kind and arithmetic of one of the same name
+        alike = known[place] if place >= 0 else by_name.get(report.calls[at].name)
+        calls.append(_call(report.calls, at, place, alike, graph, device))
     if graph is None:
-        calls = tuple(_call(call, report, at, None, -1, device) for at, call in enumerate(report.calls))
-        return calls, ["the package has no graph of these calls: FLOPs are unknown"]
-    places = align([call.name for call in report.calls], [call.name for call in graph.calls])
-    by_name = {call.name: call for call in graph.calls}
-    calls = tuple(
-        _call(call, report, at, graph, places[at], device, by_name.get(call.name))
-        for at, call in enumerate(report.calls)
-    )
+        return tuple(calls), ["the package has no graph of these calls: FLOPs are unknown"]
     strange = [call.name for call in calls if call.index < 0 and call.kind != BUILTIN]
     missed = len(graph.calls) - sum(place >= 0 for place in places)
     notes = []
@@ -171,7 +170,7 @@ def join(report: RunnerProfile, graph: Graph | None, device: str) -> tuple[tuple
         )
     if missed:
         notes.append(f"{missed} of the graph's {len(graph.calls)} calls did not run: a branch not taken")
-    return calls, notes
+    return tuple(calls), notes
 
 
 def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
@@ -179,16 +178,13 @@ def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
 
     What the graph leaves out (the VM's bookkeeping) and what did not run (a branch) is passed over.
     """
-    known = set(graph)
-    asked = [at for at, name in enumerate(ran) if name in known or name == DYNAMIC]
-    places = [-1] * len(ran)
-    if len(asked) == len(graph) and all(
-        ran[at] in (name, DYNAMIC) for at, name in zip(asked, graph, strict=True)
-    ):
-        for place, at in enumerate(asked):
-            places[at] = place
-        return places
+    known = {*graph, DYNAMIC}
+    asked = [at for at, name in enumerate(ran) if name in known]
     names = [ran[at] for at in asked]
+    if len(names) == len(graph):  # a dynamic call stands for the one in its place
+        named = [own if name == DYNAMIC else name for name, own in zip(names, graph, strict=True)]
+        names = named if named == list(graph) else names
+    places = [-1] * len(ran)
     for block in difflib.SequenceMatcher(None, names, list(graph), autojunk=False).get_matching_blocks():
         for offset in range(block.size):
             places[asked[block.a + offset]] = block.b + offset
@@ -196,33 +192,25 @@ def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
 
 
 def _call(
-    measured: MeasuredCall,
-    report: RunnerProfile,
-    at: int,
-    graph: Graph | None,
-    place: int,
-    device: str,
-    alike: Call | None = None,
+    calls: Sequence[MeasuredCall], at: int, place: int, known: Call | None, graph: Graph | None, device: str
 ) -> CallTime:
-    """Describe a call; *alike* is one of the same name in the graph, of which it has kind and arithmetic."""
-    known = graph.calls[place] if graph and place >= 0 else alike
-    own = known.name if known else measured.name
-    kind = BUILTIN if measured.builtin else known.kind if known else ""
-    device_known = graph.device_of(known) if graph and known else device
-    where = "vm" if measured.builtin else device_known
-    inner = _deeper(report.calls, at)
+    """Describe the call *at* of those that ran, which is *known* to *graph*, there at *place*."""
+    measured, inner = calls[at], _deeper(calls, at)
+    kind, where = known.kind if known else "", graph.device_of(known) if graph and known else device
+    if measured.builtin:
+        kind, where = BUILTIN, "vm"
     host = _without(measured.host_us, [call.host_us for call in inner])
-    timed = measured.device_us is not None and not inner
-    times = measured.device_us if timed and measured.device_us is not None else host
+    events = None if inner else measured.device_us
+    times = host if events is None else events
     return CallTime(
         place,
-        own,
+        known.name if known else measured.name,
         statistics.mean(times),
         min(times),
         max(times),
         kind,
         where,
-        EVENTS if timed else HOST_CLOCK,
+        HOST_CLOCK if events is None else EVENTS,
         statistics.mean(host),
         measured.arguments,
         _results(measured, known),
@@ -233,13 +221,8 @@ def _call(
 
 def _deeper(calls: Sequence[MeasuredCall], at: int) -> list[MeasuredCall]:
     """Return the calls that the call *at* made itself."""
-    inner = []
-    for call in calls[at + 1 :]:
-        if call.depth <= calls[at].depth:
-            break
-        if call.depth == calls[at].depth + 1:
-            inner.append(call)
-    return inner
+    deeper = takewhile(lambda call: call.depth > calls[at].depth, islice(calls, at + 1, None))
+    return [call for call in deeper if call.depth == calls[at].depth + 1]
 
 
 def _without(times: Sequence[float], inner: Sequence[Sequence[float]]) -> list[float]:

@@ -8,7 +8,7 @@ the order of execution, since clocks tell how long a call takes, and not when th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,15 @@ def page_data(profile: Profile) -> dict[str, Any]:
     timed = not profile.emulated
     calls: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for order, call in enumerate(profile.calls):
-        facts = {"order": order, "graph": call.index, "shapes": call.shapes, "flops": call.flops}
-        calls.setdefault((call.name, call.device), []).append(
-            facts | ({"us": [call.mean_us, call.min_us, call.max_us]} if timed else {})
-        )
+        facts: dict[str, Any] = {
+            "order": order,
+            "graph": call.index,
+            "shapes": call.shapes,
+            "flops": call.flops,
+        }
+        if timed:
+            facts["us"] = [call.mean_us, call.min_us, call.max_us]
+        calls.setdefault((call.name, call.device), []).append(facts)
     return {
         "package": profile.package,
         "entry": profile.entry,
@@ -82,16 +87,15 @@ def _kernel(row: KernelTotal, calls: list[dict[str, Any]], *, timed: bool) -> di
 
 
 PROCESS = 1
-TRACKS = {"opencl": 1, "cuda": 1, "library": 2, "cpu": 3, "vm": 4}
-"""Track of each place where a call runs."""
-ELSEWHERE = 5
-NAMES = {
-    "opencl": "OpenCL kernels",
-    "cuda": "CUDA kernels",
-    "library": "library",
-    "cpu": "CPU kernels",
-    "vm": "TVM's virtual machine",
+TRACKS = {
+    "opencl": (1, "OpenCL kernels"),
+    "cuda": (1, "CUDA kernels"),
+    "library": (2, "library"),
+    "cpu": (3, "CPU kernels"),
+    "vm": (4, "TVM's virtual machine"),
 }
+"""Track of each place where a call runs, and its name."""
+ELSEWHERE = (5, "calls")
 
 
 def trace(profile: Profile) -> dict[str, Any]:
@@ -103,7 +107,7 @@ def trace(profile: Profile) -> dict[str, Any]:
         )
     tracks = dict.fromkeys(call.device for call in profile.calls)
     events = [_named("process_name", 0, f"{profile.package}: {profile.device}")]
-    events += [_named("thread_name", _track(device), NAMES.get(device, "calls")) for device in tracks]
+    events += [_named("thread_name", *TRACKS.get(device, ELSEWHERE)) for device in tracks]
     at = 0.0
     for order, call in enumerate(profile.calls):
         arguments: dict[str, Any] = {
@@ -124,7 +128,7 @@ def trace(profile: Profile) -> dict[str, Any]:
                 "ts": round(at, 3),
                 "dur": round(call.mean_us, 3),
                 "pid": PROCESS,
-                "tid": _track(call.device),
+                "tid": TRACKS.get(call.device, ELSEWHERE)[0],
                 "args": {name: value for name, value in arguments.items() if value is not None},
             }
         )
@@ -142,10 +146,6 @@ def trace(profile: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": facts}
 
 
-def _track(device: str) -> int:
-    return TRACKS.get(device, ELSEWHERE)
-
-
 def _named(kind: str, track: int, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": PROCESS, "tid": track, "args": {"name": name}}
 
@@ -157,6 +157,8 @@ VM = "the virtual machine"
 LEAST = 0.001
 MOST_NAME, MOST_SHAPES = 60, 90
 """Characters of a cell."""
+LEFT = ("kernel", "on", "clock", "shapes")
+"""Columns that are aligned at their beginning."""
 
 Cell = Callable[[KernelTotal], str]
 
@@ -182,10 +184,12 @@ def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list
     """Format the profile as lines for people, sorted as by :func:`sorted_totals`."""
     rows = sorted_totals(profile if everything else folded(profile), sort)
     shown = rows if everything else rows[:TOP]
-    lines = [*_head(profile), ""]
-    columns = _columns(profile)
-    cells = [[title for title, _ in columns], *([cell(row) for _, cell in columns] for row in shown)]
-    lines += _right_aligned(cells, [title for title, _ in columns])
+    columns = [[title, *map(cell, shown)] for title, cell in _columns(profile)]
+    for column in columns:
+        if column[0] not in LEFT:  # numbers
+            width = max(map(len, column))
+            column[:] = [cell.rjust(width) for cell in column]
+    lines = [*_head(profile), "", *aligned(list(zip(*columns, strict=True)))]
     if left := rows[len(shown) :]:
         share = "" if profile.emulated else f", {sum(row.share or 0 for row in left):.1%} of the time"
         lines.append(f"… {len(left)} more{share}: --all shows them")
@@ -209,12 +213,10 @@ def _head(profile: Profile) -> list[str]:
 
 def sums(profile: Profile) -> list[str]:
     """Return in phrases what the calls take together, by which clock, and what a whole run takes."""
-    clock = EVENTS if profile.event_timed else HOST_CLOCK
+    clock, device = (EVENTS, " on the device") if profile.event_timed else (HOST_CLOCK, "")
     counted = sum(call.clock == clock for call in profile.calls)
-    others = len(profile.calls) - counted
-    device = " on the device" if profile.event_timed else ""
     phrases = [f"{milliseconds(profile.counted_us)}{device} in {_count(counted, 'call')}"]
-    if others:
+    if others := len(profile.calls) - counted:
         rest = milliseconds(profile.total_us - profile.counted_us)
         phrases.append(
             f"{rest} by the host's clock in the {others} others, synchronised each: no part of the shares"
@@ -263,23 +265,6 @@ def _columns(profile: Profile) -> list[tuple[str, Cell]]:
         *(speeds if clocked else []),
         ("shapes", _shapes),
     ]
-
-
-LEFT = ("kernel", "on", "clock", "shapes")
-
-
-def _right_aligned(cells: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
-    """Align columns of numbers at their ends, and the others at their beginnings."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return aligned(
-        [
-            [
-                cell if title in LEFT else cell.rjust(width)
-                for cell, title, width in zip(row, titles, widths, strict=True)
-            ]
-            for row in cells
-        ]
-    )
 
 
 def _number(value: float | None) -> str:
