@@ -85,9 +85,11 @@ def warning(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix 
     return Check(name, Status.WARNING, found, origin, remedy, fix)
 
 
-def failed(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
-    """Make a check that failed."""
-    return Check(name, Status.FAILED, found, origin, remedy, fix)
+def failed(
+    name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None, *, needed: bool = True
+) -> Check:
+    """Make a check that failed; of something that is not *needed*, that is a warning."""
+    return Check(name, Status.FAILED if needed else Status.WARNING, found, origin, remedy, fix)
 
 
 @dataclass(frozen=True)
@@ -156,11 +158,4 @@ def make_scope(
     except AdtError as cause:
         error, resolved = cause, load_settings(flags, environ={}, start=Path("/"))
     show_programs(resolved)  # a compiler is asked for its version
-    return Scope(
-        resolved.settings,
-        environ,
-        areas,
-        package,
-        bundle,
-        error,
-    )
+    return Scope(resolved.settings, environ, areas, package, bundle, error)

@@ -6,7 +6,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from shlex import quote
@@ -14,8 +14,9 @@ from shlex import quote
 from adt.bundle.bundle import newest_with
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import rpc
-from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, failed, ok, warning
+from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, failed, ok, warning
 from adt.checkup.host import running_emulators
+from adt.device import selection
 from adt.device.device import Device
 from adt.device.opencl import PLACES, PROGRAM, OpenclReport
 from adt.device.probe import probe, survey_hardware
@@ -94,38 +95,29 @@ def look() -> Server:
     listening = rpc.listeners((port,))
     holder = rpc.holder(listening[0]) if listening else ""
     exposed = next((listener.address for listener in listening if not listener.loopback), "")
+    server = Server(port, running=True, holder=holder, exposed=exposed)
     try:
         protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)
         devices = parse_listing(ask(port, "host:devices-l", "listing devices"))
     except ConnectionRefusedError:
         return Server(port, running=False)
     except (AdtError, OSError, ValueError) as error:
-        return Server(
-            port,
-            running=True,
-            problem=str(error),
-            remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adt adb -- "
-            "kill-server` if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
-            holder=holder,
-            exposed=exposed,
-        )
-    return Server(port, True, protocol, devices, holder=holder, exposed=exposed)
+        remedy = f"End what listens on port {port} ({holder or 'of another user'}), with `adt adb -- "
+        remedy += "kill-server` if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port."
+        return replace(server, problem=str(error), remedy=remedy)
+    return replace(server, protocol=protocol, devices=devices)
 
 
 def check_program(program: Adb) -> Check:
     """Judge the adb that adt takes."""
     version = ".".join(map(str, program.version))
     origin = f"{program.path}, from {program.origin}"
+    newer = install_command("-U", "adbutils") + "   (it carries a new adb)"
     if not version:
-        remedy = install_command("-U", "adbutils") + "   (it carries a new adb)"
-        return warning("adb", "it does not say its version", origin, remedy)
+        return warning("adb", "it does not say its version", origin, newer)
     if program.old:
-        return warning(
-            "adb",
-            f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it",
-            origin,
-            install_command("-U", "adbutils") + "   (it carries a new adb); or take Google's",
-        )
+        old = f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it"
+        return warning("adb", old, origin, f"{newer}; or take Google's")
     return ok("adb", version, origin)
 
 
@@ -199,14 +191,13 @@ def check_states(
             yield ok(name, f"{model}ready", f"adb, {device.transport}")
             continue
         passed_over = device.serial != named and (ready or bool(named))
-        settling = device.state in adb.SETTLING
-        yield Check(
+        yield failed(
             name,
-            Status.WARNING if passed_over or settling else Status.FAILED,
             f"{model}{device.state}",
             f"adb, {device.transport}",
             adb.state_remedy(device.state, device.serial),
             Fix(Action.RECONNECT_OFFLINE) if device.state == "offline" else None,
+            needed=not passed_over and device.state not in adb.SETTLING,
         )
     for record in running:
         serial = f"127.0.0.1:{record.port}"
@@ -219,31 +210,24 @@ def check_states(
                 Fix(Action.CONNECT, (serial,)),
             )
     if not devices and not running and not named:
-        yield Check(
-            "devices",
-            Status.FAILED if needed else Status.WARNING,
-            "adb sees none",
-            remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt adb -- "
-            "connect HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
-        )
+        yield failed("devices", "adb sees none", remedy=selection.ADVICE, needed=needed)
 
 
 def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Check]:
     """Judge a device's own facts for bundles that are built for the Android API level *api_level*."""
-    name = f"{serial}: platform"
+    name, level = f"{serial}: platform", facts.api_level
     if any(platform in PLATFORMS for platform in facts.platforms):
         yield ok(name, facts.label, "getprop")
     else:
         unknown = f"{facts.label}: adt builds for {', '.join(PLATFORMS)}"
         yield failed(name, unknown, "getprop", "Use another device with --serial.")
-    if (level := facts.api_level) is not None:
-        name = f"{serial}: API level"
-        if level >= api_level:
-            yield ok(name, str(level), "getprop")
-        else:
-            low = f"{level}, but bundles are built for {api_level} and newer"
-            remedy = f"adt build-target --for {facts.platforms[0]} --api-level {level}"
-            yield warning(name, low, "getprop; the setting build.api_level", remedy)
+    name = f"{serial}: API level"
+    if level is not None and level < api_level:
+        low = f"{level}, but bundles are built for {api_level} and newer"
+        remedy = f"adt build-target --for {facts.platforms[0]} --api-level {level}"
+        yield warning(name, low, "getprop; the setting build.api_level", remedy)
+    elif level is not None:
+        yield ok(name, str(level), "getprop")
     name = f"{serial}: page size"
     if facts.page_size is None:
         yield warning(name, "the device does not say", "getconf PAGESIZE")
@@ -268,10 +252,11 @@ def check_survey(
     name, free = f"{serial}: free space", survey.free_space
     if free is None:
         yield warning(name, f"unknown: {survey['space'][-200:] or 'df says nothing'}", "df")
-    else:
+    elif free < LITTLE:
         clear = f"adt clean --serial {quote(serial)} --keep 0   (what is needed again is sent again)"
-        status = Status.FAILED if free < TOO_LITTLE else Status.WARNING if free < LITTLE else Status.OK
-        yield Check(name, status, f"{size_text(free)} in {TEMP}", "df", clear if free < LITTLE else "")
+        yield failed(name, f"{size_text(free)} in {TEMP}", "df", clear, needed=free < TOO_LITTLE)
+    else:
+        yield ok(name, f"{size_text(free)} in {TEMP}", "df")
     yield _executable(serial, survey["programs"])
     yield ok(f"{serial}: SELinux", survey.selinux or "not there", "getenforce")
     yield from check_opencl(serial, facts, survey["libraries"], survey["public"], report, reason)
@@ -299,6 +284,7 @@ def _executable(serial: str, output: str) -> Check:
 
 OPENCL_FILES = "files on the device"
 OPENCL_PROGRAM = "adt_probe on the device"
+FOR_CPU = "Compile for the CPU: adt compile MODEL --target cpu"
 
 
 def libraries(listed: str) -> dict[str, list[str]]:
@@ -324,22 +310,23 @@ def check_opencl(
         yield _no_opencl(serial, facts, report)
         return
     if report is None:
-        yield _opencl_by_name(serial, paths_of, reason)
+        shown = "; ".join(
+            real + (f" (also {', '.join(also)})" if (also := [p for p in paths if p != real]) else "")
+            for real, paths in paths_of.items()
+        )
+        yield ok(f"{serial}: OpenCL", f"{shown}; loading was not tried: {reason}", OPENCL_FILES)
     else:
         yield from _opencl_tried(serial, facts, report)
+    if not facts.abis or facts.virtual:
+        return
     names = {path.rpartition("/")[2] for paths in paths_of.values() for path in paths}
     allowed = sorted(names & {line.split()[0] for line in public.splitlines() if line.strip()})
-    if facts.abis and not facts.virtual:
-        app = f"apps may open {', '.join(allowed)}" if allowed else "apps may open none of them"
-        yield Check(
-            f"{serial}: OpenCL in apps",
-            Status.OK if allowed else Status.WARNING,
-            app,
-            "public.libraries.txt",
-            ""
-            if allowed
-            else "Programs run by adt are not affected; an app on this device has to use the CPU.",
-        )
+    name, origin = f"{serial}: OpenCL in apps", "public.libraries.txt"
+    if allowed:
+        yield ok(name, f"apps may open {', '.join(allowed)}", origin)
+    else:
+        remedy = "Programs run by adt are not affected; an app on this device has to use the CPU."
+        yield warning(name, "apps may open none of them", origin, remedy)
 
 
 def _no_opencl(serial: str, facts: DeviceFacts, report: OpenclReport | None) -> Check:
@@ -347,21 +334,7 @@ def _no_opencl(serial: str, facts: DeviceFacts, report: OpenclReport | None) -> 
     places = f"none in {len(PLACES)} known places"
     if facts.virtual:
         return ok(name, f"{places}, as on every virtual device that was not given one", origin)
-    return warning(
-        name,
-        f"{places}: models compiled for OpenCL will not run here",
-        origin,
-        "Compile for the CPU: adt compile MODEL --target cpu",
-    )
-
-
-def _opencl_by_name(serial: str, paths_of: dict[str, list[str]], reason: str) -> Check:
-    shown = "; ".join(
-        real + (f" (also {', '.join(also)})" if (also := [p for p in paths if p != real]) else "")
-        for real, paths in paths_of.items()
-    )
-    what = f"{shown}; loading was not tried: {reason}"
-    return ok(f"{serial}: OpenCL", what, OPENCL_FILES)
+    return warning(name, f"{places}: models compiled for OpenCL will not run here", origin, FOR_CPU)
 
 
 def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iterator[Check]:
@@ -391,15 +364,11 @@ def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> C
     if chosen is None:
         what = "TVM's runtime opens none of the libraries that are there"
     else:
-        refused = [
-            f"{device.name}: {device.refused_by_tvm}"
-            for platform in chosen.platforms
-            for device in platform.devices
-            if device.refused_by_tvm
-        ]
+        devices = [device for platform in chosen.platforms for device in platform.devices]
+        refused = [f"{each.name}: {each.refused_by_tvm}" for each in devices if each.refused_by_tvm]
         reason = chosen.said or "; ".join(refused) or "it offers no GPU and no CPU"
         what = f"TVM's runtime takes {chosen.library} and finds no device: {reason}"
-    remedy = "Compile for the CPU: adt compile MODEL --target cpu"
+    remedy = FOR_CPU
     if elsewhere:
         what += f"; {', '.join(elsewhere)} would answer, but TVM's runtime does not open it"
         if facts.platforms[0].startswith("linux-"):

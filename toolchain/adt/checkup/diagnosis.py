@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
@@ -76,17 +77,14 @@ AREAS: dict[Area, Callable[[Scope], Iterator[Question]]] = {
 
 def examine(scope: Scope) -> Iterator[Check]:
     """Yield each check of the areas that were named as it comes; never raises for what it meets."""
-    for area, questions in AREAS.items():
-        if scope.areas and area not in scope.areas:
-            continue
+    for area in AREAS:
+        if not scope.areas or area in scope.areas:
+            yield from answers(area, Question(area.value, partial(_examine_area, area, scope)))
 
-        def all_of(
-            area: Area = area, questions: Callable[[Scope], Iterator[Question]] = questions
-        ) -> Iterator[Check]:
-            for question in questions(scope):
-                yield from answers(area, question)
 
-        yield from answers(area, Question(area.value, all_of))
+def _examine_area(area: Area, scope: Scope) -> Iterator[Check]:
+    for question in AREAS[area](scope):
+        yield from answers(area, question)
 
 
 def diagnose(
@@ -97,25 +95,19 @@ def diagnose(
     on_repair: Callable[[Repair], None] = lambda _: None,
 ) -> Diagnosis:
     """Look; with *fix* mend what can be mended and, as long as something new was tried, look again."""
-    checks = _round(scope, on_check)
-    repairs: list[Repair] = []
-    for _ in range(MENDING_ROUNDS if fix else 0):
-        tried = {repair.fix for repair in repairs}
-        if not (fixes := [step for step in planned_repairs(checks) if step not in tried]):
+    repairs = dict[Fix, Repair]()
+    for rounds_left in reversed(range(1 + MENDING_ROUNDS * fix)):
+        checks = []
+        for check in examine(scope):
+            on_check(check)
+            checks.append(check)
+        fixes = [step for step in planned_repairs(checks) if step not in repairs]
+        if not fixes or not rounds_left:
             break
         for step in fixes:
-            repairs.append(mend(step))
-            on_repair(repairs[-1])
-        checks = _round(scope, on_check)
-    return Diagnosis(checks, tuple(repairs))
-
-
-def _round(scope: Scope, on_check: Callable[[Check], None]) -> tuple[Check, ...]:
-    checks = []
-    for check in examine(scope):
-        on_check(check)
-        checks.append(check)
-    return tuple(checks)
+            repairs[step] = mend(step)
+            on_repair(repairs[step])
+    return Diagnosis(tuple(checks), tuple(repairs.values()))
 
 
 def planned_repairs(checks: Iterable[Check]) -> list[Fix]:

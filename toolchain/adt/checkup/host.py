@@ -43,32 +43,23 @@ def check_import(done: Finished) -> Check:
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        return failed(
-            name,
-            f"fails ({ended}): {last}",
-            sys.executable,
-            f"{install_tvm()}   (`{sys.executable} -c 'import tvm'` shows all of the message)",
-        )
+        remedy = f"{install_tvm()}   (`{sys.executable} -c 'import tvm'` shows all of the message)"
+        return failed(name, f"fails ({ended}): {last}", sys.executable, remedy)
     version, path = json.loads(done.stdout.splitlines()[-1])
     if version != OURS[0]:
-        return warning(
-            name,
-            f"gives TVM {version}, not the installed {OURS[0]}",
-            path,
-            "Another TVM lies before the installed one: look at PYTHONPATH.",
-        )
+        remedy = "Another TVM lies before the installed one: look at PYTHONPATH."
+        return warning(name, f"gives TVM {version}, not the installed {OURS[0]}", path, remedy)
     return ok(name, f"works: TVM {version}", str(Path(path).parent))
 
 
 def _python_questions(scope: Scope) -> Iterator[Question]:
     def own() -> Iterator[Check]:
-        missing = []
+        missing = set(OWN_DIRECTORIES)
         for name in OWN_DIRECTORIES:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 resource(name)
-            except FileNotFoundError:
-                missing.append(name)
-        yield check_adt(tuple(missing), Path(adt.__file__).parent)
+                missing.remove(name)
+        yield check_adt(tuple(sorted(missing)), Path(adt.__file__).parent)
 
     def settings() -> Iterator[Check]:
         if scope.settings_error:
@@ -78,9 +69,10 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         yield ok("settings", "can be read", "`adt config` shows each one")
 
     def tvm() -> Iterator[Check]:
-        yield (pair := check_pair())
-        if pair.status is Status.FAILED:
-            return  # the import says nothing more
+        if reason := wrong_tvm():  # an import would say nothing more
+            yield failed("TVM", reason, "installed packages", install_tvm())
+            return
+        yield ok("TVM", f"{TVM} {OURS[0]} with {FFI} {OURS[1]}", "installed packages")
         done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
         yield check_import(done)
 
@@ -88,13 +80,6 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
     yield Question("adt", own)
     yield Question("settings", settings)
     yield Question("TVM", tvm)
-
-
-def check_pair() -> Check:
-    """Judge the installed versions of TVM and its FFI."""
-    if reason := wrong_tvm():
-        return failed("TVM", reason, "installed packages", install_tvm())
-    return ok("TVM", f"{TVM} {OURS[0]} with {FFI} {OURS[1]}", "installed packages")
 
 
 VERSION_SECONDS = 20.0
@@ -106,12 +91,11 @@ DEMO_PLATFORM = "linux-aarch64"
 
 @dataclass(frozen=True)
 class Required:
-    """A program without which nothing is built."""
+    """A program without which nothing is built, and the reason for its lowest version."""
 
     name: str
     minimum: Version
     reason: str
-    """Reason for the minimum."""
     find: Callable[[], Tool]
 
 
@@ -154,25 +138,17 @@ def check_compiler(platform: Platform, path: Path | None, version: str, *, neede
     name = f"compiler for {platform.name}"
     offered = needed or platform.name == DEMO_PLATFORM
     if path is None:
-        return Check(
-            name,
-            Status.FAILED if needed else Status.WARNING,
-            f"{platform.compiler} is not on PATH; only `--for {platform.name}` needs it",
-            remedy=f"apt-get install {platform.packages}",
-            fix=Fix(Action.INSTALL, tuple(platform.packages.split())) if offered else None,
-        )
+        lack = f"{platform.compiler} is not on PATH; only `--for {platform.name}` needs it"
+        fix = Fix(Action.INSTALL, tuple(platform.packages.split())) if offered else None
+        return failed(name, lack, "", f"apt-get install {platform.packages}", fix, needed=needed)
     return ok(name, version, str(path))
 
 
 def check_git(path: Path | None, version: str) -> Check:
     """Judge git, which only fetches TVM's source."""
     if path is None:
-        return warning(
-            "git",
-            "not on PATH; TVM's source then comes from the package index or a directory of yours",
-            remedy="apt-get install git",
-            fix=Fix(Action.INSTALL, ("git",)),
-        )
+        lack = "not on PATH; TVM's source then comes from the package index or a directory of yours"
+        return warning("git", lack, "", "apt-get install git", Fix(Action.INSTALL, ("git",)))
     return ok("git", version.removeprefix("git version "), str(path))
 
 
@@ -196,9 +172,8 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
         try:
             yield check_compiler(platform, *_program(platform.compiler), needed=needed)
         except AdtError as error:
-            status = Status.FAILED if needed else Status.WARNING
-            name = f"compiler for {platform.name}"
-            yield Check(name, status, error.what, remedy=f"apt-get install {platform.packages}")
+            name, remedy = f"compiler for {platform.name}", f"apt-get install {platform.packages}"
+            yield failed(name, error.what, remedy=remedy, needed=needed)
 
     for program in REQUIRED:
         yield Question(program.name, partial(required, program))
@@ -250,23 +225,24 @@ def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator
 
 def running_emulators() -> list[state.EmulatorRecord]:
     """Return the virtual devices that run; remove nothing."""
-    return [record for _, record in _records() if record is not None and state.alive(record)]
+    return [record for record in _records().values() if record]
 
 
 def stale_emulators() -> list[str]:
     """Return the names of virtual devices with a record but without a process; remove nothing."""
-    return [name for name, record in _records() if record is None or not state.alive(record)]
+    return [name for name, record in _records().items() if not record]
 
 
-def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
-    """Yield the name of each device with a record, and that; None for a record that cannot be read."""
+def _records() -> dict[str, state.EmulatorRecord | None]:
+    """Map each device that has a record to it; to None where it does not run, or cannot be read."""
+    records: dict[str, state.EmulatorRecord | None] = {}
     for home in state.homes():
-        if not home.record.is_file():
-            continue
-        record: state.EmulatorRecord | None = None
-        with contextlib.suppress(AdtError):
-            record = state.load(home)
-        yield home.name, record
+        if home.record.is_file():
+            records[home.name] = None
+            with contextlib.suppress(AdtError):
+                record = state.load(home)
+                records[home.name] = record if state.alive(record) else None
+    return records
 
 
 def check_stale(names: Sequence[str]) -> Iterator[Check]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from adt.bundle.platforms import ANDROID, PLATFORMS, Platform
-from adt.checkup.check import Area, Check, Question, Scope, Status, ok, warning
+from adt.checkup.check import Area, Check, Question, Scope, Status, failed, ok, warning
 from adt.checkup.host import version_line
 from adt.errors import NdkError
 from adt.host import opencl_sdk
@@ -60,22 +60,16 @@ def check_parts(
             ndk.compiler(platform.ndk_triple, api_level)
             able.append(platform.name)
         except NdkError as error:
-            status = Status.FAILED if platform is target else Status.WARNING
-            name = f"API level for {platform.name}"
-            yield Check(name, status, error.what, "build.api_level", error.remedy)
+            name, needed = f"API level for {platform.name}", platform is target
+            yield failed(name, error.what, "build.api_level", error.remedy, needed=needed)
     if able:
         yield ok("API level", f"{api_level} for {', '.join(able)}", "build.api_level")
-    if page is not None:
-        small = page < PAGE
-        yield Check(
-            "16 KB pages",
-            Status.WARNING if small else Status.OK,
-            f"its libc++_shared.so is aligned to {page} bytes"
-            + (
-                ", too little for devices with 16 KB pages; no flag mends a prebuilt library" if small else ""
-            ),
-            remedy="Install NDK r28 or newer." if small else "",
-        )
+    aligned = f"its libc++_shared.so is aligned to {page} bytes"
+    if page is not None and page < PAGE:
+        aligned += ", too little for devices with 16 KB pages; no flag mends a prebuilt library"
+        yield warning("16 KB pages", aligned, remedy="Install NDK r28 or newer.")
+    elif page is not None:
+        yield ok("16 KB pages", aligned)
 
 
 def libcxx_alignment(ndk: Ndk) -> int | None:
@@ -149,14 +143,12 @@ def questions(scope: Scope) -> Iterator[Question]:
             except NdkError as error:
                 if listed:
                     raise
-                status = Status.FAILED if needed else Status.WARNING
-                yield Check("NDK", status, error.what, remedy=error.remedy)
+                yield failed("NDK", error.what, remedy=error.remedy, needed=needed)
             return
         yield from check_found(listed)
-        first = listed[0].ndk
+        first, target = listed[0].ndk, scope.platform or PLATFORMS[ANDROID]
         version = version_line(first.bin / "clang++")
         level = scope.settings.build.api_level
-        target = scope.platform or PLATFORMS[ANDROID]
         yield from check_parts(first, level, target, version, libcxx_alignment(first))
 
     yield Question("NDK", ndk)

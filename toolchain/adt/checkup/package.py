@@ -67,8 +67,7 @@ def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
         facts = Device(serial).facts
         check_device(bundle.manifest, facts, serial)
     except MismatchError as error:
-        status = Status.FAILED if needed else Status.WARNING
-        return Check(name, status, error.what, remedy=error.remedy)
+        return failed(name, error.what, remedy=error.remedy, needed=needed)
     return ok(name, f"fits {facts.label}", "the device")
 
 
@@ -81,9 +80,8 @@ def questions(scope: Scope) -> Iterator[Question]:
 def examine(scope: Scope) -> Iterator[Check]:
     """Check what was named with --package and --bundle."""
     if not (scope.package or scope.bundle):
-        yield failed(
-            "package", "nothing to look at", remedy="Name it: adt doctor package --package DIR [--bundle DIR]"
-        )
+        remedy = "Name it: adt doctor package --package DIR [--bundle DIR]"
+        yield failed("package", "nothing to look at", remedy=remedy)
         return
     package = bundle = None
     if scope.package:

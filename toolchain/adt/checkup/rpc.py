@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
-from adt.checkup.check import Check, Question, Status, ok, warning
+from adt.checkup.check import Check, Question, failed, ok, warning
 from adt.errors import AdtError
 from adt.host.extras import install_command
 from adt.rpc import server, tracker, wire
@@ -135,55 +135,43 @@ def look() -> list[Port]:
         return []
     with ThreadPoolExecutor(len(numbers)) as askers:
         summaries = list(askers.map(ask, numbers))
-    every = listeners(numbers)
-    return [
-        _described(number, summary, [listener for listener in every if listener.port == number])
-        for number, summary in zip(numbers, summaries, strict=True)
-    ]
-
-
-def _described(number: int, summary: Summary | None, listeners: Sequence[Listener]) -> Port:
-    exposed = [listener for listener in listeners if not listener.loopback]
-    shown = next(iter([*exposed, *listeners]), None)
-    if shown is None:
-        return Port(number, "", "", False, summary)
-    return Port(number, holder(shown), shown.address, bool(exposed), summary)
+    # one that other machines reach counts before others of its port
+    every = {each.port: each for each in sorted(listeners(numbers), key=lambda each: not each.loopback)}
+    ports = []
+    for number, summary in zip(numbers, summaries, strict=True):
+        listener = every.get(number)
+        holding = (holder(listener), listener.address, not listener.loopback) if listener else ("", "", False)
+        ports.append(Port(number, *holding, summary))
+    return ports
 
 
 def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
     """Judge the ports that are not free."""
+    trackers = [port for port in ports if port.tracker is not None]
     others = [port for port in ports if port.tracker is None]
-    free = len(PORTS) - len(ports)
-    span = str(PORTS)
+    free, origin = f"{len(PORTS) - len(ports)} of {len(PORTS)} free", f"{PORTS} on 127.0.0.1"
     if others:
         held = ", ".join(f"{port.number} ({port.holder or 'another user'})" for port in others)
-        yield Check(
-            "ports",
-            Status.WARNING if free else Status.FAILED,
-            f"{free} of {len(PORTS)} free; no tracker, but something listens on {held}",
-            f"{span} on 127.0.0.1",
-            "End what is no longer needed there"
-            + ("." if free else ", or give tracker and servers other ports (--port, --port-end)."),
-        )
+        full = len(ports) == len(PORTS)
+        remedy = "End what is no longer needed there"
+        remedy += ", or give tracker and servers other ports (--port, --port-end)." if full else "."
+        listens = f"{free}; no tracker, but something listens on {held}"
+        yield failed("ports", listens, origin, remedy, needed=full)
     else:
-        yield ok("ports", f"{free} of {len(PORTS)} free", f"{span} on 127.0.0.1")
-    for port in ports:
-        if port.exposed and port.tracker is not None:
-            yield _exposed(port)
-    trackers = [port for port in ports if port.tracker is not None]
+        yield ok("ports", free, origin)
+    for port in trackers:
+        if port.exposed:
+            danger = "whoever reaches this machine can run code through TVM's RPC"
+            yield warning(
+                f"tracker on {port.number}",
+                f"listens on {port.address}: {danger}",
+                port.holder,
+                "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)",
+            )
     if not trackers:
-        yield ok("tracker", f"none runs on {span}; only tuning on a device needs one")
+        yield ok("tracker", f"none runs on {PORTS}; only tuning on a device needs one")
     for port in trackers:
         yield check_tracker(port)
-
-
-def _exposed(port: Port) -> Check:
-    return warning(
-        f"tracker on {port.number}",
-        f"listens on {port.address}: whoever reaches this machine can run code through TVM's RPC",
-        port.holder,
-        "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)",
-    )
 
 
 def check_tracker(port: Port) -> Check:
@@ -206,21 +194,16 @@ def check_tracker(port: Port) -> Check:
 def check_own_tracker(info: TrackerInfo) -> Iterator[Check]:
     """Judge the tracker that adt started; nothing when it started none, or all is well."""
     if info.address and not info.running:
-        yield warning(
-            "adt's tracker", f"on {info.address}: {info.error}", str(info.log or ""), "adt tracker start"
-        )
+        problem = f"on {info.address}: {info.error}"
+        yield warning("adt's tracker", problem, str(info.log or ""), "adt tracker start")
 
 
 def check_server(status: ServerStatus) -> Check:
     """Judge a server that adt started and that nobody stopped."""
     name = f"server on {status.serial}"
     if status.state == "ready":
-        again = (
-            f"; started again {status.restarts} times, last because {status.last_error}"
-            if status.restarts
-            else ""
-        )
-        return ok(name, f"{status.key} on {status.address}{again}", str(status.log))
+        again = f"; started again {status.restarts} times, last because {status.last_error}"
+        return ok(name, f"{status.key} on {status.address}{again * bool(status.restarts)}", str(status.log))
     serial = quote(status.serial)
     remedy = {
         "waiting": f"Connect the device again: adt adb -s {serial} -- get-state; the server then comes back.",
@@ -233,11 +216,8 @@ def check_server(status: ServerStatus) -> Check:
 def check_packages(missing: Sequence[str]) -> Check:
     """Judge whether TVM's own Python programs can start."""
     if missing:
-        return warning(
-            "Python packages",
-            f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it",
-            remedy=install_command(*missing),
-        )
+        lack = f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it"
+        return warning("Python packages", lack, remedy=install_command(*missing))
     return ok("Python packages", f"{', '.join(PACKAGES)} are installed")
 
 

@@ -51,15 +51,12 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
 def check_contents(root: Path) -> Iterator[Check]:
     """Judge names, sizes and times in the cache; reads no contents but stamps and manifests."""
     size, whole = _size(root)
-    directories = [path for path in _directories(root, DEPTH) if not path.name.startswith(".")]
+    directories = [path for path in _directories(root) if not path.name.startswith(".")]
     entries = [path for path in directories if (path / cache.STAMP).is_file()]
     bundles = sorted(path.parent for path in (root / "bundles").glob("*/bundle.json"))
-    shown = f"{'' if whole else 'at least '}{size_text(size)}"
-    yield ok(
-        f"{NAME} contents",
-        f"{shown} in {len(entries)} entries and {len(bundles)} bundles",
-        "names, sizes and times, not every byte",
-    )
+    counted = f"{size_text(size)} in {len(entries)} entries and {len(bundles)} bundles"
+    origin = "names, sizes and times, not every byte"
+    yield ok(f"{NAME} contents", counted if whole else f"at least {counted}", origin)
     for name in (path.relative_to(root).as_posix() for path in entries if _changed(path)):
         yield warning(
             f"{NAME} entry {name}",
@@ -105,16 +102,13 @@ def _size(root: Path) -> tuple[int, bool]:
     return total, True
 
 
-def _directories(root: Path, depth: int) -> Iterator[Path]:
+def _directories(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Yield directories down to *depth*, without looking into entries."""
-    try:
-        inside = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    except OSError:
-        return
-    for path in inside:
-        yield path
-        if depth > 1 and not (path / cache.STAMP).is_file():
-            yield from _directories(path, depth - 1)
+    with contextlib.suppress(OSError):
+        for path in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
+            yield path
+            if depth > 1 and not (path / cache.STAMP).is_file():
+                yield from _directories(path, depth - 1)
 
 
 def _changed(entry: Path) -> bool:
@@ -138,7 +132,7 @@ def _bundle_problem(path: Path) -> str:
 
 def _leftovers(root: Path) -> Iterator[Path]:
     oldest = time.time() - LEFTOVER_AGE
-    for directory in (root, *_directories(root, DEPTH)):
+    for directory in (root, *_directories(root)):
         with contextlib.suppress(OSError):
             for path in sorted(directory.iterdir()):
                 if not LEFTOVER.fullmatch(path.name):

@@ -42,6 +42,11 @@ FORGET_SECONDS = 2.0
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
+ADVICE = (
+    "Plug a phone in and turn on USB debugging (Settings, Developer options), `adt adb -- connect HOST:PORT` "
+    "for one on the network, or `adt emulator start` for a virtual one."
+)
+"""Remedy where no device is connected."""
 _HOST_PORT = re.compile(r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<port>[0-9]{1,5})")
 _LINES = tuple(
     re.compile(rf"(?P<serial>.{{22,}}?|\S+)\s+(?P<state>{state})(?P<rest>\s.*)?$")
@@ -158,11 +163,7 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
         if len(devices) > 1:
             first.details = table(devices)
         raise first
-    raise NoDevice(
-        "no device is connected",
-        remedy="Plug a phone in and turn on USB debugging (Settings, Developer options), `adt adb -- "
-        "connect HOST:PORT` for one on the network, or `adt emulator start` for a virtual one.",
-    )
+    raise NoDevice("no device is connected", remedy=ADVICE)
 
 
 def select(serial: str | None = None) -> Device:
