@@ -67,7 +67,7 @@ class Device:
         """Ask for *parts* of ``survey.sh`` (with files *libraries* to look for), and for unknown facts."""
         known = "facts" in vars(self)
         questions = parts if known else (*survey.FACTS, *parts)
-        done = self.script(script("survey"), *survey.arguments(questions, libraries=libraries), **options)
+        done = self.script(script("survey"), *survey.arguments(questions, libraries), **options)
         answer = survey.parse(done.out)
         if not known:
             vars(self)["facts"] = answer.facts
@@ -119,13 +119,11 @@ class Device:
             timeout: seconds in total; None: those of the device where the user said, else as long as bytes
                 travel, and not slower than any usable connection does.
         """
-        limit = timeout or self.timeout
+        limit, stall = timeout or self.timeout, math.inf
+        if limit is None:
+            limit, stall = transfer_seconds(size) if size else None, STALL
         try:
-            if limit is None:
-                total = transfer_seconds(size) if size else None
-                deadline = Deadline(total, doing, stall=STALL)
-            else:
-                deadline = Deadline(limit, doing, stall=math.inf)
+            deadline = Deadline(limit, doing, stall=stall)
             with SyncSession(self.serial, deadline=deadline) as session:
                 yield session
         except sync.Refused as error:

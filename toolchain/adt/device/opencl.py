@@ -108,11 +108,9 @@ class OpenclDevice:
         match = re.match(r"OpenCL (\d{1,9})\.(\d{1,9})", self.version or "")
         if not match or (int(match[1]), int(match[2])) < TVM_VERSION:
             return f"it has {self.version or 'no version'}, and TVM takes OpenCL 1.2 and later"
-        if self.image_pitch_alignment is None:
-            return (
-                "its driver does not answer CL_DEVICE_IMAGE_PITCH_ALIGNMENT, and TVM's runtime stops at that"
-            )
-        return ""
+        query = "CL_DEVICE_IMAGE_PITCH_ALIGNMENT"
+        silent = f"its driver does not answer {query}, and TVM's runtime stops at that"
+        return silent if self.image_pitch_alignment is None else ""
 
 
 @dataclass(frozen=True)
@@ -149,12 +147,9 @@ class OpenclCandidate:
     @property
     def absent(self) -> bool:
         """There simply is no such file, in the words of glibc's and of Android's dynamic linker."""
-        return self.outcome == "not-loaded" and bool(
-            re.search(
-                rf"(?:{re.escape(self.library)}: .*No such file|\"{re.escape(self.library)}\" not found)",
-                self.said,
-            )
-        )
+        library = re.escape(self.library)
+        words = re.search(rf"(?:{library}: .*No such file|\"{library}\" not found)", self.said)
+        return self.outcome == "not-loaded" and words is not None
 
 
 @dataclass(frozen=True)
@@ -180,12 +175,9 @@ class OpenclReport:
     @property
     def device(self) -> OpenclDevice | None:
         """The device that TVM's runtime computes on: the first GPU, without one the first CPU."""
-        devices = [d for p in (self.chosen.platforms if self.chosen else ()) for d in p.devices]
-        for kind in ("gpu", "cpu"):
-            for device in devices:
-                if device.kind == kind and not device.refused_by_tvm:
-                    return device
-        return None
+        platforms = self.chosen.platforms if self.chosen else ()
+        usable = [d for p in platforms for d in p.devices if not d.refused_by_tvm]
+        return next((d for kind in ("gpu", "cpu") for d in usable if d.kind == kind), None)
 
 
 def no_opencl(serial: str, *, virtual: bool) -> MismatchError:
@@ -210,10 +202,8 @@ def parse_report(text: str) -> OpenclReport:
     import cattrs
 
     document: Any = json.loads(text)
-    if not isinstance(document, dict) or (document.pop("schema", ""), document.pop("schema_version", 0)) != (
-        SCHEMA,
-        SCHEMA_VERSION,
-    ):
+    version = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION}
+    if not isinstance(document, dict) or {name: document.pop(name, None) for name in version} != version:
         raise ValueError(f"not a {SCHEMA} document of version {SCHEMA_VERSION}")
     try:
         report: OpenclReport = cattrs.structure(document, OpenclReport)

@@ -22,7 +22,7 @@ from adt.device.device import Device
 from adt.device.opencl import OpenclDevice, OpenclReport
 from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
-from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, Thermal
+from adt.device.survey import HARDWARE, Cpu, Gpu, Memory, Survey, Thermal
 from adt.device.transport import adb
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
@@ -133,8 +133,13 @@ def probe(
         missing["cpu"] = VIRTUAL_CPU
     if facts.page_size is None:
         missing["page_size"] = "getconf PAGESIZE says nothing"
-    android = _android(facts)
-    if android is None:
+    android = None
+    if facts.platforms[0].startswith("android-"):
+        release, fingerprint = (
+            facts.properties.get(f"ro.build.{name}", "") for name in ("version.release", "fingerprint")
+        )
+        android = Android(release, facts.api_level, facts.abis, fingerprint)
+    else:
         missing["android"] = "this is not Android"
     result = Probe(
         serial=device.serial,
@@ -166,35 +171,18 @@ def soc(properties: Mapping[str, str]) -> str:
     """Return the system on chip that Android's properties name; empty when they do not."""
     if model := properties.get("ro.soc.model", ""):
         return f"{properties.get('ro.soc.manufacturer', '')} {model}".strip()
-    for key in ("ro.board.platform", "ro.hardware.chipname", "ro.hardware"):
-        if name := properties.get(key, ""):
-            return name
-    return ""
-
-
-def _android(facts: DeviceFacts) -> Android | None:
-    if not facts.platforms[0].startswith("android-"):
-        return None
-    return Android(
-        release=facts.properties.get("ro.build.version.release", ""),
-        api_level=facts.api_level,
-        abis=facts.abis,
-        fingerprint=facts.properties.get("ro.build.fingerprint", ""),
-    )
+    keys = ("ro.board.platform", "ro.hardware.chipname", "ro.hardware")
+    return next((name for key in keys if (name := properties.get(key, ""))), "")
 
 
 def _gpu(report: OpenclReport | None, properties: Mapping[str, str]) -> Gpu | None:
     """Find the GPU's name elsewhere than in the kernel."""
     if report and (device := report.device) and device.kind == "gpu" and device.name:
-        return Gpu(_model_of(device.name, device.version or ""), "OpenCL")
+        # Qualcomm's driver tells the model of an Adreno in its version only
+        model = re.search(r"Adreno\(TM\) \w*\d\w*", device.version or "")
+        return Gpu(model[0] if model and not re.search(r"\d", device.name) else device.name, "OpenCL")
     name = properties.get("ro.hardware.egl", "")
     return Gpu(name, "ro.hardware.egl") if name else None
-
-
-def _model_of(name: str, version: str) -> str:
-    """Find the model of a GPU; Qualcomm's driver tells that of an Adreno in its version only."""
-    model = re.search(r"Adreno\(TM\) \w*\d\w*", version)
-    return model[0] if model and not re.search(r"\d", name) else name
 
 
 def _opencl(
@@ -344,14 +332,12 @@ def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     facts = survey.facts
     probe = last_probe(info.serial, survey["boot"])
     properties = facts.properties
-    gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
-        (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""
-    )
+    gpu = properties.get("ro.hardware.egl") or properties.get("ro.hardware.vulkan", "")
     return replace(
         entry,
         model=properties.get("ro.product.model", "") or info.model,
         soc=(probe.soc if probe else "") or soc(properties),
-        gpu=gpu,
+        gpu=(probe.gpu.name if probe and probe.gpu else "") or gpu,
         api_level=facts.api_level,
         abis=facts.abis,
         virtual=facts.virtual,

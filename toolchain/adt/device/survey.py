@@ -46,9 +46,8 @@ class DeviceFacts:
     @property
     def abis(self) -> tuple[str, ...]:
         """Android's ABI names, the preferred one first; empty on a device that is not Android."""
-        listed = self.properties.get("ro.product.cpu.abilist") or self.properties.get(
-            "ro.product.cpu.abi", ""
-        )
+        first = self.properties.get("ro.product.cpu.abi", "")
+        listed = self.properties.get("ro.product.cpu.abilist") or first
         return tuple(abi for abi in listed.split(",") if abi)
 
     @property
@@ -265,20 +264,25 @@ class Survey:
     def missing(self) -> dict[str, str]:
         """Return why a part of the hardware is None, by its name."""
         reasons = {
-            "selinux": _instead(self["selinux"], "getenforce"),
-            "cpu": _instead(self["cpuinfo"], "/proc/cpuinfo"),
-            "memory": _instead(self["memory"], "/proc/meminfo"),
+            "selinux": self._instead("selinux", "getenforce"),
+            "cpu": self._instead("cpuinfo", "/proc/cpuinfo"),
+            "memory": self._instead("memory", "/proc/meminfo"),
             "thermal": "there is no zone in /sys/class/thermal, or it may not be listed",
             "gpu": "no GPU driver's file in /sys names it",
         }
         return {name: reason for name, reason in reasons.items() if getattr(self, name) is None}
 
+    def _instead(self, part: str, source: str) -> str:
+        """Return what *source* said instead of anything of use, shortened."""
+        line = self[part].partition("\n")[0]
+        return f"{source}: {line[:120]}" if line else f"{source} says nothing"
 
-def arguments(parts: Sequence[str], directory: str = TEMP, libraries: Sequence[str] = ()) -> list[str]:
-    """Build the arguments of ``survey.sh``: *directory* for :data:`STORAGE`, *libraries* for its own part."""
+
+def arguments(parts: Sequence[str], libraries: Sequence[str] = ()) -> list[str]:
+    """Build the arguments of ``survey.sh``; *libraries* are files to look for."""
     # a property may hold any text, lines that look like a heading, too: so it comes last
     ordered = sorted(dict.fromkeys(parts), key=lambda part: part == "properties")
-    return [" ".join(ordered), directory, *libraries]
+    return [" ".join(ordered), TEMP, *libraries]
 
 
 def parse(text: str) -> Survey:
@@ -300,12 +304,6 @@ def parse_free(text: str) -> int | None:
     # a long file system name may push the numbers onto a line of their own
     row = re.search(r"\s\d+\s+\d+\s+(\d{1,18})\s+\d+%", " ".join(text.splitlines()[1:]))
     return int(row[1]) * 1024 if row else None
-
-
-def _instead(text: str, source: str) -> str:
-    """Return what *source* said instead of anything of use, shortened."""
-    line = text.partition("\n")[0]
-    return f"{source}: {line[:120]}" if line else f"{source} says nothing"
 
 
 def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
@@ -372,11 +370,8 @@ def _clusters(cpus: list[CpuCluster]) -> Iterator[CpuCluster]:
         groups.setdefault((cpu.part or cpu.core, cpu.max_khz), []).append(cpu)
     for key in [key for key in groups if not key[0] or key[1] is None]:
         kind, clock = key
-        fitting = [
-            other
-            for other in groups
-            if all(other) and (not kind or other[0] == kind) and (clock is None or other[1] == clock)
-        ]
+        known = [other for other in groups if all(other)]
+        fitting = [other for other in known if kind in ("", other[0]) and clock in (None, other[1])]
         if len(fitting) == 1:
             groups[fitting[0]] += groups.pop(key)
     for (_, clock), members in groups.items():

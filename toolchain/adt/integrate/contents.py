@@ -16,7 +16,7 @@ from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import BIG_PAGE, PLATFORMS
 from adt.errors import BuildError, ConfigError, MismatchError, PackageError
 from adt.host import manifest
-from adt.integrate.model_api import EntryApi, ModelApi, Project
+from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile
 from adt.package.files import LIBRARY, MANIFEST, PARAMS
 
@@ -72,14 +72,13 @@ def model_files(project: Project) -> dict[str, Path]:
 
 def app_libraries(files: Mapping[str, Path]) -> tuple[Binary | Unreadable, ...]:
     """Return the libraries among *files*, which are called as in the APK."""
-    found: list[Binary | Unreadable] = []
-    for name, path in files.items():
-        for binary in collect(path) if name.startswith(LIBRARIES) else ():
-            if isinstance(binary, Binary):
-                found.append(replace(binary, name=name, place=name))
-            else:
-                found.append(replace(binary, name=name))
-    return tuple(found)
+    libraries = [
+        (name, each) for name in files if name.startswith(LIBRARIES) for each in collect(files[name])
+    ]
+    return tuple(
+        replace(each, name=name, place=name) if isinstance(each, Binary) else replace(each, name=name)
+        for name, each in libraries
+    )
 
 
 def benchmark_files(project: Project) -> dict[str, Path]:
@@ -235,21 +234,16 @@ def planned_models(project: Project, *, extent: int | None = None) -> tuple[Plan
     for model in project.packaged:
         entries = model.api.entries
         entry = next((entry for entry in entries if entry.name == "main"), entries[0])
-        if extent is None:
-            _check_shapes(model.api, entry)
+        for tensor in entry.inputs if extent is None else ():
+            if not tensor.static:
+                shape = ", ".join(map(str, tensor.shape))
+                raise ConfigError(
+                    f"the input {tensor.name!r} of {model.api.name} has no fixed shape ([{shape}]): the app "
+                    "cannot make up data for it",
+                    remedy=f"Compile the model with --shape {tensor.name}:EXTENTS.",
+                )
         symbols = {size for tensor in entry.inputs for size in tensor.shape if isinstance(size, str)}
         extents = tuple(PlannedExtent(symbol, extent or 1) for symbol in sorted(symbols))
         library = f"lib{model.api.library}.so"
         planned.append(PlannedModel(model.api.stem, library, entry.name, extents, model.shares_params))
     return tuple(planned)
-
-
-def _check_shapes(model: ModelApi, entry: EntryApi) -> None:
-    for tensor in entry.inputs:
-        if not tensor.static:
-            shape = ", ".join(map(str, tensor.shape))
-            raise ConfigError(
-                f"the input {tensor.name!r} of {model.name} has no fixed shape ([{shape}]): the app cannot "
-                "make up data for it",
-                remedy=f"Compile the model with --shape {tensor.name}:EXTENTS.",
-            )

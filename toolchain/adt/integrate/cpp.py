@@ -127,16 +127,13 @@ def _toolchains(presets: Sequence[CMakePreset]) -> tuple[CopiedFile, ...]:
     return tuple(CopiedFile(f"cmake/toolchains/{name}", directory / name) for name in sorted(names))
 
 
-def signature(head: str, parameters: Sequence[str], indent: str = "") -> str:
+def signature(head: str, parameters: Sequence[str]) -> str:
     """Write a function's first line without its brace, broken as clang-format breaks it."""
-    opened = f"{indent}{head}("
-    line = f"{opened}{', '.join(parameters)})"
-    if len(line) + len(" {") <= WIDTH:
-        return line
-    aligned = (",\n" + " " * len(opened)).join(parameters)
-    if max(map(len, f"{opened}{aligned}) {{".splitlines())) <= WIDTH:
-        return f"{opened}{aligned})"
-    return f"{opened}\n{indent}    {', '.join(parameters)})"
+    opened, line = f"{head}(", ", ".join(parameters)
+    for text in (line, (",\n" + " " * len(opened)).join(parameters)):
+        if max(map(len, f"{opened}{text}) {{".splitlines())) <= WIDTH:
+            return f"{opened}{text})"
+    return f"{opened}\n    {line})"
 
 
 def _example(project: Project, model: ModelApi) -> tuple[str, ...]:

@@ -116,12 +116,14 @@ def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
         "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
     }
     users = {"build.gradle.kts": "runtime.gradle.kts"}
+    headers = project.bundles[0]  # they are the same for every ABI
+    names = [name for name in sorted(headers.manifest.headers) if name.startswith("include/adt/")]
     return (
         *_rendered("aar", users, values, RUNTIME_MODULE, users=True),
         *_rendered("aar", templates, values, RUNTIME_MODULE, users=False),
         *jni.runtime_files(f"{RUNTIME_MODULE}/src/main", "common", "android"),
         *(_prefab(project, bundle) for bundle in project.bundles),
-        *_headers(project),
+        *(CopiedFile(f"{RUNTIME_MODULE}/src/main/cpp/{name}", headers.file(name)) for name in names),
         *_copies(f"{RUNTIME_MODULE}/src/main", runtime_files(project)),
     )
 
@@ -156,10 +158,9 @@ def device_tests(project: Project) -> tuple[OutputFile, ...]:
         if model.reference is None:
             continue
         arrays = f"{directory}/assets/adt-reference/{model.api.stem}"
-        for number, data in enumerate(model.reference.inputs):
-            files.append(DataFile(f"{arrays}/input{number}.bin", data))
-        for number, output in enumerate(model.reference.outputs):
-            files.append(DataFile(f"{arrays}/output{number}.bin", output.data))
+        outputs = [output.data for output in model.reference.outputs]
+        for kind, contents in (("input", model.reference.inputs), ("output", outputs)):
+            files += [DataFile(f"{arrays}/{kind}{i}.bin", data) for i, data in enumerate(contents)]
     return tuple(files)
 
 
@@ -185,16 +186,6 @@ def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
     )
     directory = f"{RUNTIME_MODULE}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
     return TextFile(f"{directory}/abi.json", facts)
-
-
-def _headers(project: Project) -> list[OutputFile]:
-    """Copy the runner's headers, which are the same for every ABI."""
-    bundle = project.bundles[0]
-    return [
-        CopiedFile(f"{RUNTIME_MODULE}/src/main/cpp/{name}", bundle.file(name))
-        for name in sorted(bundle.manifest.headers)
-        if name.startswith("include/adt/")
-    ]
 
 
 @dataclass(frozen=True)
@@ -288,19 +279,17 @@ def _picture(entry: EntryApi) -> TensorApi | None:
 
 def _imports(project: Project, cls: str, entry: EntryApi, picture: TensorApi | None) -> list[str]:
     """Return what the view model imports from both libraries' packages."""
-    names = ["AdtException", "RunnerInfo", "RunnerOptions", *(("PictureFit", "YuvFrame") if picture else ())]
-    package = kotlin_package(project.java_package)
-    return sorted(
-        [f"{RUNTIME_PACKAGE}.{name}" for name in names]
-        + [f"{package}.{name}" for name in (cls, f"load{cls}", f"{entry.java}Suspending")]
-    )
+    runtime = ["AdtException", "RunnerInfo", "RunnerOptions"]
+    runtime += ["PictureFit", "YuvFrame"] if picture else []
+    own, package = (cls, f"load{cls}", f"{entry.java}Suspending"), kotlin_package(project.java_package)
+    return sorted([f"{RUNTIME_PACKAGE}.{name}" for name in runtime] + [f"{package}.{name}" for name in own])
 
 
 def _count(tensor: TensorApi, entry: EntryApi) -> _Count | None:
     symbols = [extent for extent in tensor.shape if isinstance(extent, str)]
-    every = {extent for tensor_ in entry.inputs for extent in tensor_.shape if isinstance(extent, str)}
     if not symbols:
         return None
+    every = {extent for each in entry.inputs for extent in each.shape if isinstance(extent, str)}
     fixed = [extent for extent in tensor.shape if isinstance(extent, int)]
     return _Count(symbols[0], max(1, math.prod(fixed) * tensor.element.size), len(every) > 1)
 

@@ -197,15 +197,15 @@ def diff(plan: WritePlan) -> str:
 
 
 def _refuse_conflicts(plan: WritePlan) -> None:
-    edited, foreign = plan.paths(FileStep.EDITED), plan.paths(FileStep.FOREIGN)
-    if not edited and not foreign:
+    lines = [f"edited: {path}" for path in plan.paths(FileStep.EDITED)]
+    lines += [f"not written by adt: {path}" for path in plan.paths(FileStep.FOREIGN)]
+    if not lines:
         return
-    lines = [f"edited: {path}" for path in edited] + [f"not written by adt: {path}" for path in foreign]
     count = len(lines)
+    more = f", and {count - 1} more" * (count > 1)
     raise WouldOverwrite(
-        f"{count} file{'s' * (count > 1)} in {plan.out} would be overwritten: {lines[0]}"
-        + (f", and {count - 1} more" if count > 1 else "")
-        + "; nothing was written",
+        f"{count} file{'s' * (count > 1)} in {plan.out} would be overwritten: {lines[0]}{more}; nothing was "
+        "written",
         remedy="See what would change with --dry-run; move your changes into files of your own, or give "
         "--force to lose them.",
         details="\n".join(lines),
@@ -303,7 +303,7 @@ def _contents(file: TextFile | DataFile) -> bytes:
 
 def _remove(out: Path, path: str) -> None:
     (out / path).unlink(missing_ok=True)
-    for parent in list((out / path).parents):
+    for parent in (out / path).parents:
         if parent == out or any(parent.iterdir()):
             return
         parent.rmdir()

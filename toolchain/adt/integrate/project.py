@@ -79,20 +79,18 @@ def project(
     given = {model: (text, check_class(text, names)) for model, text in chosen.items()}  # before any other
     models: list[ProjectModel] = []
     for model, group in groups.items():
-        if model in given:
-            cls, stem = given[model][0], given[model][1].snake
-        else:
-            free = names.give(model, "model", number=len(models) + 1)
-            cls, stem = free.pascal, free.snake
-        api = _model_api(group[0].manifest, cls, stem, _for_model(pictures, model))
-        first, *others = _by_device(group).items()
+        cls, free = given.get(model) or ("", names.give(model, "model", number=len(models) + 1))
+        options = _for_model(pictures, model)
+        api = _model_api(group[0].manifest, cls or free.pascal, free.snake, options)
+        first, *others = (
+            ProjectModel(api, device, _variants(model, theirs, bundles))
+            for device, theirs in _by_device(group).items()
+        )
         alternatives = []
-        for device, theirs in others:
-            stem = names.give(f"{api.stem}_{device}", "model", number=len(models) + 1).snake
-            other = replace(api, stem=stem, library=_library(stem))
-            alternatives.append(ProjectModel(other, device, _variants(model, theirs, bundles)))
-        device, theirs = first
-        models.append(ProjectModel(api, device, _variants(model, theirs, bundles), tuple(alternatives)))
+        for other in others:
+            stem = names.give(f"{api.stem}_{other.device}", "model", number=len(models) + 1).snake
+            alternatives.append(replace(other, api=replace(api, stem=stem, library=_library(stem))))
+        models.append(replace(first, alternatives=tuple(alternatives)))
     _check_pictures(pictures, models)
     return Project(name, java_package, _with_libraries(models), tuple(bundles), tuple(labels), android)
 
@@ -303,14 +301,10 @@ def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
     """
     if spec.dtype not in DTYPES or len(spec.shape) != 4:
         return None
-    batch = spec.shape[0]
-    if isinstance(batch, int) and batch != 1:
+    batch, layout = spec.shape[0], _layout(spec, options)
+    if layout is None or (isinstance(batch, int) and batch != 1):
         return None
-    layout = _layout(spec, options)
-    if layout is None:
-        return None
-    extents = spec.shape[1:] if layout == "NHWC" else (*spec.shape[2:], spec.shape[1])
-    height, width, channels = extents
+    height, width, channels = spec.shape[1:] if layout == "NHWC" else (*spec.shape[2:], spec.shape[1])
     if isinstance(height, str) or isinstance(width, str) or isinstance(channels, str):
         return None
     if channels not in (1, 3) or min(height, width) < SMALLEST:
