@@ -65,7 +65,8 @@ def ready(place: Phone, device: str = "opencl") -> Opened:
 
 def test_a_cold_start_then_one_timed_process() -> None:
     phone = Phone()
-    plan = BenchSetup(protocol_named("default"), threads=4, affinity="big", end_to_end=True, timeout=100)
+    options = RtvmOptions(threads=4, affinity="big", end_to_end=True)
+    plan = BenchSetup(protocol_named("default"), options, timeout=100)
     measurement = measure(ready(phone), plan, pilot(ready(phone), plan), None)
     (first, _), (cold, _), (timed, limit) = phone.asked
     assert first.program_cache and first.run_count == 2 and not first.keep_times

@@ -66,22 +66,18 @@ class Check:
     name: str
     status: Status
     found: str
-    """Fact, or fault."""
     origin: str = ""
     """Source of the fact: a path, a variable, a setting."""
     remedy: str = ""
     """Remedy of the fault, ideally a command; empty when nothing is to be mended."""
     fix: Fix | None = None
-    """Action of ``--fix`` for it."""
 
 
 def ok(name: str, found: str, origin: str = "") -> Check:
-    """Make a check that came out well."""
     return Check(name, Status.OK, found, origin)
 
 
 def warning(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
-    """Make a check that came out with a warning."""
     return Check(name, Status.WARNING, found, origin, remedy, fix)
 
 

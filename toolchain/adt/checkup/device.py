@@ -33,7 +33,6 @@ from adt.limits import natural
 from adt.virtual.state import EmulatorRecord, emulators_directory
 
 SERVER_SECONDS = 5.0
-"""Budget for one question to the adb server."""
 PROGRAM_SECONDS = 10.0
 VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER_ADDRESS")
 """Variables that decide where the server is, strongest first."""
@@ -58,7 +57,6 @@ class Server:
 
     @property
     def usable(self) -> bool:
-        """True if it runs and answers."""
         return self.running and not self.problem
 
 
@@ -109,7 +107,6 @@ def look() -> Server:
 
 
 def check_program(program: Adb) -> Check:
-    """Judge the adb that adt takes."""
     version = ".".join(map(str, program.version))
     origin = f"{program.path}, from {program.origin}"
     newer = install_command("-U", "adbutils") + "   (it carries a new adb)"

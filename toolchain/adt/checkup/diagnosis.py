@@ -55,13 +55,11 @@ class Diagnosis:
     @property
     @in_document()
     def passed(self) -> bool:
-        """True if no check failed."""
         return not self.failed
 
     @property
     @in_document()
     def counts(self) -> dict[str, int]:
-        """Number of checks by their status."""
         return {status.value: sum(check.status is status for check in self.checks) for status in Status}
 
 

@@ -25,7 +25,6 @@ from adt.virtual import prerequisites, state
 
 OWN_DIRECTORIES = ("cmake_presets", "cpp_runner", "templates")
 IMPORT_SECONDS = 120.0
-"""Budget for `import tvm` on a slow disk."""
 IMPORT = "import json, tvm; print(json.dumps([tvm.__version__, tvm.__file__]))"
 
 
@@ -83,7 +82,6 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
 
 
 VERSION_SECONDS = 20.0
-"""Budget for a program to say its version."""
 
 DEMO_PLATFORM = "linux-aarch64"
 """Platform that `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
@@ -106,7 +104,6 @@ REQUIRED = (
 
 
 def shown(version: Sequence[int]) -> str:
-    """Format a version for people."""
     return ".".join(map(str, version))
 
 

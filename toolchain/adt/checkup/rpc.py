@@ -22,7 +22,6 @@ from adt.rpc.tracker import TrackerInfo
 from adt.rpc.wire import Summary
 
 LISTEN = "0A"
-"""The kernel's number for a listening socket."""
 PROC = Path("/proc")
 
 
@@ -35,7 +34,6 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        """True if only this machine can connect."""
         return ipaddress.ip_address(self.address).is_loopback
 
 
@@ -86,7 +84,6 @@ def holder(listener: Listener) -> str:
 PORTS = tracker.PORTS
 """Ports on which TVM's tracker and servers listen unless an option says otherwise."""
 SECONDS = 2.0
-"""Budget for asking what listens on one port."""
 PACKAGES = ("psutil", "cloudpickle")
 """Packages that TVM's own programs and its tuner import, and its wheel does not ask for; adt's tracker
 does not."""
@@ -94,8 +91,6 @@ does not."""
 
 @dataclass(frozen=True)
 class Port:
-    """A port that is not free."""
-
     number: int
     holder: str
     """The process that listens there, when it can be seen."""

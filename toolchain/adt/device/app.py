@@ -142,7 +142,6 @@ class _Failure:
     """Meaning of the output of a program that failed on the device."""
 
     pattern: str
-    """Pattern in the output."""
     what: str
     """With ``{app}``, ``{serial}`` and ``{code}``, as *remedy*."""
     remedy: str
@@ -272,7 +271,6 @@ def _failure(done: Completed, meanings: Sequence[_Failure], *, app: str = "", be
 
 
 PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
-"""Names that Android takes for an app."""
 
 COPY_SECONDS = 600.0
 

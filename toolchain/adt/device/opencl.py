@@ -11,7 +11,6 @@ from adt.bundle.platforms import platform_named
 from adt.errors import MismatchError
 
 PROGRAM = "bin/adt_probe"
-"""The program, in a bundle."""
 SCHEMA = "adt.opencl-probe"
 SCHEMA_VERSION = 1
 
@@ -94,12 +93,10 @@ class OpenclDevice:
 
     @property
     def fp16(self) -> bool:
-        """Kernels may compute in half precision."""
         return "cl_khr_fp16" in self.extensions
 
     @property
     def qualcomm(self) -> tuple[str, ...]:
-        """Qualcomm's own extensions."""
         return tuple(name for name in self.extensions if name.startswith("cl_qcom_"))
 
     @property
@@ -139,7 +136,6 @@ class OpenclCandidate:
     said: str
     """Reason why it did not answer, in the dynamic linker's or the driver's words."""
     path: str | None
-    """The file that was loaded."""
     platforms: tuple[OpenclPlatform, ...]
     clml_versions: tuple[str, ...]
     """Versions of Qualcomm's CLML that it offers, ``MAJOR.MINOR``."""
@@ -163,7 +159,6 @@ class OpenclReport:
 
     @property
     def chosen(self) -> OpenclCandidate | None:
-        """The library that TVM's runtime stops at."""
         return next((c for c in self.candidates if c.tvm and c.library == self.taken), None)
 
     @property

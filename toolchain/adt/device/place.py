@@ -63,13 +63,11 @@ class RtvmOptions:
     seed: int = 0
     """Seed of the inputs that it makes up when none are given …"""
     fill_mode: str = "random"
-    """Content of these inputs."""
     warmup_runs: int = 0
     """Runs before the first timed one."""
     warmup_ms: float = 0.0
     """Milliseconds that the warm-up takes at least."""
     run_count: int = 1
-    """Timed runs, at least."""
     min_seconds: float = 0.0
     """Seconds that the timed runs take at least."""
     max_seconds: float | None = None
@@ -106,12 +104,11 @@ class RtvmOptions:
         words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
         words += ["--fill-mode", self.fill_mode] if self.fill_mode != "random" and not given else []
         words += ["--dry-run", str(self.warmup_runs), "--run-count", str(self.run_count)]
-        words += _option("--warmup-ms", self.warmup_ms) + _option("--min-seconds", self.min_seconds)
-        words += _option("--max-seconds", self.max_seconds) + _option("--threads", self.threads)
-        words += _option("--affinity", self.affinity) + _option("--profile", self.profile)
-        words += _option("--sample-ms", self.sample_ms)
-        words += ["--end-to-end"] if self.end_to_end else []
-        words += ["--zero-copy"] if self.zero_copy else []
+        names = ("warmup_ms", "min_seconds", "max_seconds", "threads", "affinity", "profile", "sample_ms")
+        for name in (*names, "end_to_end", "zero_copy"):
+            if value := getattr(self, name):
+                words.append(f"--{name.replace('_', '-')}")
+                words += [] if value is True else [f"{value:g}" if isinstance(value, float) else str(value)]
         words += ["--times", TIMES] if self.keep_times else []
         if self.dump_calls is not None:
             first, end = self.dump_calls
@@ -139,12 +136,7 @@ class RtvmOptions:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of the files that a run with these options leaves in its working directory."""
         return (OUTPUTS, *(TIMES,) * self.keep_times, *(CALLS,) * (self.dump_calls is not None))
-
-
-def _option(name: str, value: float | str | None) -> list[str]:
-    return [name, f"{value:g}" if isinstance(value, float) else str(value)] if value else []
 
 
 @dataclass(frozen=True)
@@ -165,8 +157,6 @@ class RtvmRun:
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """End of the program."""
-
     where: str
     """The serial of the device, or what else it ran on."""
     exit_code: int
@@ -177,7 +167,6 @@ class ProgramExit:
     """Place where more may be found when it crashed, as the rest of a sentence."""
 
     def tail(self, lines: int = 30) -> str:
-        """Return the last lines of both streams, stdout first."""
         return last_lines(self.out, self.err, lines)
 
 
@@ -205,7 +194,6 @@ def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emula
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
-    """Read every array of the file that rtvm wrote."""
     try:
         return read_npz(path)
     except (DamagedNpz, FileNotFoundError) as error:
@@ -295,7 +283,6 @@ class DevicePlace:
 
     @property
     def label(self) -> str:
-        """Name for reports."""
         return self.device.facts.label
 
     @property

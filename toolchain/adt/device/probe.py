@@ -50,8 +50,6 @@ _FEATURES = {"asimddp": "+dotprod", "asimdhp": "+fullfp16", "i8mm": "+i8mm", "bf
 
 @dataclass(frozen=True)
 class Android:
-    """Facts that Android tells of itself."""
-
     release: str
     api_level: int | None
     abis: tuple[str, ...]
@@ -65,7 +63,6 @@ class Probe:
 
     serial: str
     label: str
-    """Name of the device for people."""
     virtual: bool
     """It is adt's virtual device: an emulator's numbers are no device's."""
     platforms: tuple[str, ...]
@@ -78,9 +75,7 @@ class Probe:
     soc: str
     """Model and system on chip; empty when the device does not say."""
     kernel: str
-    """``uname -r``."""
     machine: str
-    """``uname -m``."""
     page_size: int | None
     """Bytes."""
     selinux: str | None

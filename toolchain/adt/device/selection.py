@@ -71,7 +71,6 @@ class DeviceInfo:
 
     @property
     def ready(self) -> bool:
-        """Commands and files go through."""
         return self.state == adb.READY
 
 
@@ -258,8 +257,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened on one device."""
-
     serial: str
     text: str
     """Description of its work, in a few words; of its end when *done*."""
@@ -294,7 +291,6 @@ class Outcomes(Generic[T]):
 
     @property
     def failed(self) -> tuple[Outcome[T], ...]:
-        """Return the outcomes that are errors."""
         return tuple(outcome for outcome in self.all if outcome.error is not None)
 
     @property

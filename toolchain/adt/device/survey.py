@@ -32,8 +32,6 @@ PLAUSIBLE = (-40.0, 200.0)
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """Facts that a device tells about itself."""
-
     properties: Mapping[str, str]
     """Everything ``getprop`` prints."""
     machine: str
@@ -81,7 +79,6 @@ class DeviceFacts:
 
     @property
     def label(self) -> str:
-        """Describe the device for people and reports."""
         model = self.properties.get("ro.product.model", "unknown model")
         if self.virtual:
             return f"{model} (virtual device: {self.platforms[0]} behind ADB, no speed)"
@@ -94,7 +91,6 @@ class CpuCluster:
     """CPUs of one kind with one clock."""
 
     cpus: tuple[int, ...]
-    """Their numbers."""
     core: str
     """``Cortex-A55``, …; empty when adt's table does not know the part."""
     part: str
@@ -118,8 +114,6 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Memory:
-    """Main memory at the moment of the probe."""
-
     total: int
     """Bytes."""
     available: int | None
@@ -128,8 +122,6 @@ class Memory:
 
 @dataclass(frozen=True)
 class ThermalZone:
-    """One temperature."""
-
     kind: str
     """The zone's type, named by the vendor."""
     celsius: float
@@ -137,8 +129,6 @@ class ThermalZone:
 
 @dataclass(frozen=True)
 class Thermal:
-    """The temperatures at the moment of the probe."""
-
     zones: tuple[ThermalZone, ...]
     unreadable: int
     """Zones that the shell may not read, or that report no plausible temperature."""
@@ -146,8 +136,6 @@ class Thermal:
 
 @dataclass(frozen=True)
 class Gpu:
-    """The graphics processor."""
-
     name: str
     source: str
     """Source of the name: a file of the kernel, ``OpenCL`` or a property."""

@@ -157,7 +157,6 @@ def min_sdk(project: Project) -> int:
 
 
 def manifest_text(project: Project, *, debuggable: bool = False) -> str:
-    """Write the manifest of the app of *project*."""
     return render(
         TEMPLATE,
         project=project,
@@ -199,8 +198,6 @@ LARGEST_PLAN = 1 << 20
 
 @dataclass(frozen=True)
 class ApkContents:
-    """Facts of an APK that installing and running it need."""
-
     app: str
     """Application id; empty: `adt apk` did not make it."""
     stems: tuple[str, ...]
@@ -210,7 +207,6 @@ class ApkContents:
 
     @property
     def serves(self) -> bool:
-        """Return True if it is an RPC server."""
         return bool(self.app) and not self.stems
 
 
@@ -266,7 +262,6 @@ class Keystore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the passwords, for the program that is told to read them there."""
         return {STORE_PASSWORD: self.password, KEY_PASSWORD: self.key_password or self.password}
 
 

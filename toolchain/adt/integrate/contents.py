@@ -153,7 +153,6 @@ def check_large_pages(libraries: Iterable[Binary | Unreadable]) -> None:
 SCHEMA = "adt.app-bench-plan"
 SCHEMA_VERSION = 1
 BENCH_PLAN = "assets/adt/bench.json"
-"""Its path in the APK."""
 ACTIVITY_CLASS = "android.app.NativeActivity"
 """Android's own; it loads libadt_activity.so, which the manifest names."""
 RESULTS = "adt-bench"
@@ -164,16 +163,12 @@ ERROR = "error.json"
 
 @dataclass(frozen=True)
 class PlannedExtent:
-    """A symbol in an input's shape."""
-
     symbol: str
     extent: int
 
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """One model that is measured."""
-
     stem: str
     """Name of its directory below assets/adt/, and of its result's file."""
     library: str
@@ -202,7 +197,6 @@ class BenchPlan:
     affinity: str = ""
     """``big``, ``little``, ``all`` or CPU numbers; empty for the runtime's choice."""
     seed: int = 0
-    """Seed of the made-up inputs."""
     end_to_end: bool = False
     """A timed run copies the inputs in and the outputs out, too."""
     warmup_runs: int = 3
@@ -220,7 +214,6 @@ class BenchPlan:
     schema_version: int = SCHEMA_VERSION
 
     def text(self) -> str:
-        """Return the file's contents."""
         return manifest.dumps(self)
 
 

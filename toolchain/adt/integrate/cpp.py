@@ -22,8 +22,6 @@ from adt.integrate.templates import WIDTH, comment, cpp_string, filled, render
 
 @dataclass(frozen=True)
 class CMakePreset:
-    """Preset that builds for a bundle's machine."""
-
     platform: str
     title: str
     what: str
@@ -35,7 +33,6 @@ class CMakePreset:
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
-    """Return the project's files."""
     presets = tuple(_preset(bundle) for bundle in project.bundles)
     first = project.models[0].api
     values: dict[str, Any] = {
@@ -84,7 +81,6 @@ def files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def header(project: Project, model: ModelApi) -> str:
-    """Write the class of *model*."""
     return render(
         "cpp/Model.h.j2",
         project=project,
@@ -137,7 +133,6 @@ def signature(head: str, parameters: Sequence[str]) -> str:
 
 
 def _example(project: Project, model: ModelApi) -> tuple[str, ...]:
-    """Return an example that uses the class."""
     entry = model.entries[0]
     cls = f"{project.name}::{model.cls}"
     lines = [f'{cls} {model.stem}("models/{model.stem}");']
@@ -175,7 +170,6 @@ def _ones(tensor: TensorApi) -> str:
 
 
 def _alias(tensor: TensorApi) -> str:
-    """Write the type of the tensor's memory."""
     kind, sizes = ("Tensor", tensor.shape) if tensor.static else ("DynamicTensor", (len(tensor.shape),))
     parameters = ", ".join([tensor.element.cpp, *map(str, sizes)])
     return f"using {tensor.pascal}Tensor = adt::{kind}<{parameters}>;"
@@ -243,6 +237,5 @@ def _image(tensor: TensorApi) -> list[tuple[str, str]]:
 
 
 def _float(number: float) -> str:
-    """Write a literal of C++'s float."""
     text = f"{number:.9g}"
     return f"{text}F" if "." in text or "e" in text else f"{text}.0F"

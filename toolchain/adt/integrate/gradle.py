@@ -40,7 +40,6 @@ from adt.integrate.templates import render
 log = logging.getLogger("adt.generate")
 
 APP_MODULE = "app"
-"""Directory of the application."""
 RUNTIME_MODULE = "adt-runtime"
 """Directory of the runtime's library: no project can be called so."""
 ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
@@ -190,8 +189,6 @@ def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
 
 @dataclass(frozen=True)
 class _Count:
-    """The open extent of an input that a file's size tells."""
-
     symbol: str
     bytes: int
     """Bytes of each."""

@@ -133,7 +133,6 @@ def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    """Return the functions that the templates call."""
     return {
         "array_doc": array_doc,
         "channels": _channels,
@@ -157,7 +156,6 @@ def _class_of(tensor: TensorApi) -> TensorClass:
 
 
 def takes_pictures(model: ModelApi) -> bool:
-    """Return True if any of its inputs takes pictures."""
     return any(tensor.image for entry in model.entries for tensor in entry.inputs)
 
 
@@ -201,7 +199,6 @@ def _picture_doc(tensor: TensorApi, what: str) -> str:
 
 
 def _details(model: ModelApi) -> list[str]:
-    """Describe what each entry takes and gives."""
     details = []
     for entry in model.entries:
         inputs = " ".join(map(tensor_doc, entry.inputs)) or "nothing."

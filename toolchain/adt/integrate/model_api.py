@@ -106,8 +106,6 @@ class TensorApi:
 
 @dataclass(frozen=True)
 class EntryApi:
-    """One function of the model."""
-
     name: str
     """As mod.json has it."""
     index: int
@@ -123,8 +121,6 @@ class EntryApi:
 
 @dataclass(frozen=True)
 class ModelApi:
-    """One model as a class."""
-
     name: str
     cls: str
     """The class in each language: ``Detector``."""

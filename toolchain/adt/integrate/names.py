@@ -144,8 +144,6 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+[0-9]*|[A-Z]+[0-9]*|[0-9]+
 
 @dataclass(frozen=True)
 class Name:
-    """One name in the forms of each language."""
-
     words: tuple[str, ...]
     """Lower case; the first begins with a letter."""
 
@@ -201,7 +199,6 @@ class NamePool:
         return name
 
     def take(self, name: Name) -> None:
-        """Keep *name* from being given."""
         self._taken.add(name.key)
 
     def has(self, name: Name) -> bool:

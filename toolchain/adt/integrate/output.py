@@ -39,16 +39,12 @@ class TextFile:
 
 @dataclass(frozen=True)
 class CopiedFile:
-    """A file of a package or a bundle."""
-
     path: str
     source: Path
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of bytes that are in no other."""
-
     path: str
     data: bytes
 
@@ -69,8 +65,6 @@ Digests = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class FileRecord:
-    """``.adt-generated.json``."""
-
     adt_version: str
     kind: str
     """Kind of the output: ``cpp``, ``jni``, ``android-app`` or ``aar``."""
@@ -105,8 +99,6 @@ PLACED = (FileStep.CREATE, FileStep.UPDATE, FileStep.EDITED, FileStep.FOREIGN)
 
 @dataclass(frozen=True)
 class FileAction:
-    """One path and what happens to it."""
-
     path: str
     step: FileStep
     file: OutputFile | None
@@ -117,19 +109,15 @@ class FileAction:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Steps that writing would take."""
-
     out: Path
     kind: str
     actions: tuple[FileAction, ...]
 
     def paths(self, *steps: FileStep) -> tuple[str, ...]:
-        """Return the paths of all actions of *steps*."""
         return tuple(action.path for action in self.actions if action.step in steps)
 
     @property
     def by_step(self) -> dict[str, tuple[str, ...]]:
-        """Paths by what is done with them."""
         return {step.value: self.paths(step) for step in FileStep}
 
     @property

@@ -96,7 +96,6 @@ def project(
 
 
 def server_project(bundles: Sequence[TargetBundle], *, java_package: str) -> Project:
-    """Gather what an app without models is made of."""
     check_package(java_package)
     _check_bundles(bundles)
     return Project(project_name(java_package), java_package, (), tuple(bundles))

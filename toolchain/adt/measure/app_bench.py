@@ -53,8 +53,6 @@ class AppMachine:
 
 @dataclass(frozen=True)
 class AppDevice:
-    """Device that ran the kernels."""
-
     kind: str
     """``cpu`` or ``opencl``."""
     name: str
@@ -86,13 +84,10 @@ class AppSample:
 
 @dataclass(frozen=True)
 class AppBench:
-    """The document."""
-
     when: str
     """Time of its end, UTC, ISO 8601."""
     app: str
     writer: str
-    """One of :data:`WRITERS`."""
     machine: AppMachine
     package: str
     package_digest: str

@@ -6,12 +6,11 @@ times only where they are a real machine's.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -51,15 +50,9 @@ SPARE = 3.0
 
 @dataclass(frozen=True)
 class BenchSetup:
-    """Subject and protocol of a benchmark."""
-
     protocol: Protocol
-    seed: int = 0
-    fill_mode: str = "random"
-    """Content of made-up inputs, as rtvm has it."""
-    threads: int | None = None
-    affinity: str = ""
-    end_to_end: bool = False
+    options: RtvmOptions = field(default_factory=RtvmOptions)
+    """Way of each run; the device is the package's, and numbers and times of runs are the protocol's."""
     cold_start: bool = True
     """With OpenCL, load once with nothing from a program cache, too."""
     timeout: float = 600.0
@@ -82,22 +75,15 @@ class Measurement:
     """Start of each run, in milliseconds."""
 
 
-def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
-    """Make the runner's options for the setup's way of running; *more* of them by name."""
-    return RtvmOptions(
-        device=opened.package.manifest.target.device,
-        seed=setup.seed,
-        fill_mode=setup.fill_mode,
-        threads=setup.threads,
-        affinity=setup.affinity,
-        end_to_end=setup.end_to_end,
-        **more,
-    )
+def _run(opened: Opened, setup: BenchSetup, *, expected: float = 0.0, **more: Any) -> RtvmRun:
+    """Run the program, with *more* options, for *expected* seconds on top of the setup's time limit."""
+    options = replace(setup.options, device=opened.package.manifest.target.device, **more)
+    return opened.run(options, setup.inputs, timeout=setup.timeout + expected)
 
 
 def pilot(opened: Opened, setup: BenchSetup) -> RtvmRun:
     """Run once: fills the program cache, and says what the machine is and about how long a run takes."""
-    return opened.run(options_for(opened, setup, run_count=2), setup.inputs, timeout=setup.timeout)
+    return _run(opened, setup, run_count=2)
 
 
 def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: bool | None) -> Measurement:
@@ -105,8 +91,7 @@ def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: b
     cold = None
     if setup.cold_start and opened.package.manifest.target.device == "opencl":
         log.info("loading without compiled programs")
-        options = options_for(opened, setup, run_count=1, program_cache=False)
-        cold = start_of(opened.run(options, setup.inputs, timeout=setup.timeout).report)
+        cold = start_of(_run(opened, setup, run_count=1, program_cache=False).report)
     log.info("measuring, %s", setup.protocol.text)
     timed = timed_run(opened, setup, setup.protocol, first)
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
@@ -117,9 +102,10 @@ def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: b
 
 def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: RtvmRun) -> RtvmRun:
     """Run one process that warms up and times runs as *protocol* says."""
-    options = options_for(
+    return _run(
         opened,
         setup,
+        expected=SPARE * expected_seconds(protocol, first),
         warmup_runs=protocol.warmup_runs,
         warmup_ms=float(protocol.warmup_ms),
         run_count=protocol.runs,
@@ -127,8 +113,6 @@ def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: Rtvm
         sample_ms=SAMPLE_MS,
         keep_times=True,
     )
-    timeout = setup.timeout + SPARE * expected_seconds(protocol, first)
-    return opened.run(options, setup.inputs, timeout=timeout)
 
 
 def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
@@ -139,7 +123,6 @@ def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
 
 
 def start_of(report: Mapping[str, Any]) -> Start:
-    """Return the start of the process of *report*."""
     return Start(float(report["load_ms"]), float(report["first_run_ms"]))
 
 
@@ -201,7 +184,7 @@ def subject_of(opened: Opened) -> Subject:
 
 
 def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
-    protocol = setup.protocol
+    protocol, options = setup.protocol, setup.options
     return Method(
         protocol=protocol.key,
         warmup_runs=protocol.warmup_runs,
@@ -209,12 +192,12 @@ def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
         runs=protocol.runs,
         seconds=protocol.seconds,
         headline=protocol.headline,
-        end_to_end=setup.end_to_end,
-        threads=setup.threads,
-        affinity=setup.affinity,
-        seed=setup.seed,
+        end_to_end=options.end_to_end,
+        threads=options.threads,
+        affinity=options.affinity,
+        seed=options.seed,
         interleaved=interleaved,
-        fill_mode=setup.fill_mode,
+        fill_mode=options.fill_mode,
     )
 
 
@@ -296,14 +279,11 @@ def _flag_drift(percent: float, speed: Speed, samples: Samples) -> Flag:
 
 @dataclass(frozen=True)
 class Turns:
-    """The runs of one side."""
-
     runs: tuple[RtvmRun, ...]
     """Two for each round, in order."""
 
     @property
     def times(self) -> Times:
-        """Milliseconds of every run."""
         return np.concatenate([run.times["run_ms"] for run in self.runs])
 
     @property
@@ -332,7 +312,7 @@ def shorter(protocol: Protocol) -> Protocol:
     """Shorten *protocol* to one turn of an interleaved comparison: a package has two in each round."""
     turns = 2 * protocol.rounds
     runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
-    return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
+    return replace(protocol, runs=runs, seconds=protocol.seconds / turns)
 
 
 def take_turns(

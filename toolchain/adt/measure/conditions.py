@@ -51,15 +51,12 @@ class Conditions:
 
 @dataclass(frozen=True)
 class CoolDown:
-    """Wait before the runs."""
-
     celsius: float | None = None
     """Until the hottest zone is at most so warm …"""
     seconds: float | None = None
 
     @property
     def text(self) -> str:
-        """As it is given."""
         return f"{self.celsius:g}C" if self.celsius is not None else f"{self.seconds:g}s"
 
 
@@ -74,7 +71,6 @@ def parse_cool_down(text: str) -> CoolDown:
 
 
 def conditions(place: Place) -> Conditions:
-    """Ask the machine that *place* is on."""
     if isinstance(place, DevicePlace):
         doing = f"asking {place.name} how it stands"
         return read(place.device.survey(*survey.CONDITIONS, timeout=SCRIPT_SECONDS, check=False, doing=doing))
@@ -151,8 +147,6 @@ class Energy:
 
 @dataclass(frozen=True)
 class Sensors:
-    """All that was sampled."""
-
     temperatures: dict[str, Course]
     """°C by thermal zone."""
     frequencies_mhz: dict[str, Course]
@@ -222,7 +216,6 @@ def energy(samples: Samples, starts: Times, times: Times, external_power: bool |
 
 
 def not_measured(reason: str) -> Energy:
-    """Say why there is no energy."""
     return Energy(None, None, "", 0, 0.0, reason)
 
 

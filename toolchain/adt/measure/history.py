@@ -262,7 +262,6 @@ class TrendReport:
 
 
 def key_of(record: BenchRecord) -> SeriesKey:
-    """Return the key of the series that *record* belongs to."""
     subject = record.subject
     return SeriesKey(
         machine=record.machine.key,

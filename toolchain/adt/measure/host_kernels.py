@@ -159,17 +159,13 @@ class KernelProcess:
         self._child.close()
 
     def plain(self, name: str) -> PlainKernel:
-        """Describe the kernel *name*; see :meth:`HostKernels.plain`."""
+        import cattrs
+
         if name not in self._plain:
-            facts = self._ask(name, None)
-            parameters = tuple(
-                (None if shape is None else tuple(shape), dtype) for shape, dtype in facts["parameters"]
-            )
-            self._plain[name] = PlainKernel(parameters, tuple(facts["outputs"]), tuple(facts["operators"]))
+            self._plain[name] = cattrs.structure(self._ask(name, None), PlainKernel)
         return self._plain[name]
 
     def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
-        """Compute the kernel *name*; see :meth:`HostKernels.run`."""
         return tuple(self._ask(name, list(arguments)))
 
     def _ask(self, name: str, arguments: list[Array] | None) -> Any:

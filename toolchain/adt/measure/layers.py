@@ -96,7 +96,6 @@ TRIES, TRIES_OF_ROUNDING = 2, 16
 """Number of tries; the latter at most for a kernel that rounds to quanta: each try moves few of the values
 that lie on the edge of two."""
 ROUNDS = ("quantize", "round")
-"""Parts of the names of operators that round."""
 
 
 def _rounded_otherwise(array: Array, seed: int) -> Array:
@@ -138,7 +137,6 @@ class Scan:
     """Go on after the first chunk with a wrong kernel."""
     chunk_bytes: int = CHUNK
     timeout: float | None = None
-    """Seconds for each run on the device."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +150,6 @@ class CallTensor:
 
 @dataclass(frozen=True)
 class CallComparison:
-    """One call of a kernel, on the device and here."""
-
     index: int
     """As the run counts its calls."""
     name: str
@@ -171,7 +167,6 @@ class CallComparison:
     """Largest difference on the device's own inputs, as a share of the largest magnitude; of integers
     in steps."""
     along: float = 0.0
-    """Difference along the run."""
     metrics: Metrics | None = None
     """All figures of the output that differs most, alone."""
     output: int = 0
@@ -179,12 +174,10 @@ class CallComparison:
 
     @property
     def texture(self) -> bool:
-        """True if it reads or writes images."""
         return any("texture" in argument.scope for argument in self.arguments)
 
     @property
     def half(self) -> bool:
-        """True if it reads or writes half precision."""
         return any(argument.dtype == "float16" for argument in self.arguments)
 
 
@@ -268,7 +261,6 @@ class CallComparer:
         self.precision = precision
         self.scan = scan
         self.wrong = 0
-        """Number of calls that were wrong so far."""
         self._here: dict[bytes, Array] = {}
         """Contents of a tensor on the device → what it is along this machine's run."""
         self._size = 0

@@ -22,8 +22,6 @@ WRONG = "the outputs are not the reference's: fast and wrong is no result, so no
 
 @dataclass(frozen=True)
 class Machine:
-    """Machine that ran the model."""
-
     kind: str
     """``device`` (behind ADB) or ``host`` (this machine)."""
     name: str
@@ -52,8 +50,6 @@ class Machine:
 
 @dataclass(frozen=True)
 class Subject:
-    """Package that ran."""
-
     package: str
     package_digest: str
     """Digest (sha256) of its mod.json, which has those of its other files."""
@@ -76,8 +72,6 @@ class Subject:
 
 @dataclass(frozen=True)
 class Method:
-    """Method of the measurement."""
-
     protocol: str
     """Name of the protocol, and what was changed of it."""
     warmup_runs: int
@@ -92,7 +86,6 @@ class Method:
     affinity: str
     seed: int
     interleaved: bool = False
-    """Its runs took turns with another package's."""
     fill_mode: str = "random"
     """Content of made-up inputs; the seed is of random ones."""
 
@@ -221,7 +214,6 @@ class Protocol:
 
     @property
     def text(self) -> str:
-        """For people."""
         return (
             f"{self.name}: runs ≥ {self.warmup_runs} and {self.warmup_ms:g} ms to warm up, "
             f"then runs ≥ {self.runs} and {self.seconds:g} s"

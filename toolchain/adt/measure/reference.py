@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,6 @@ RUNTIMES = {
 """The runtime that each format comes from; what Python made of Relax has none but TVM."""
 AUTO, HOST, FILE, MODEL = "auto", "host", "file", "model"
 HOST_TIMEOUT = 900.0
-"""Seconds for a model on this machine's CPU."""
 REFERENCE_SECONDS = 1800.0
 """Seconds that its runtime may take, whose kernels may be plain loops."""
 
@@ -49,7 +49,6 @@ class Reference:
     name: str
     """``onnxruntime``, …, ``host``, ``file``, or ``model``: another one, which is only nearly the same."""
     what: str
-    """For people."""
     run: Callable[[Mapping[str, Array]], dict[str, Array]]
     """Inputs by name to outputs by name; raises what :func:`run_reference` does."""
     model: Path | None = None
@@ -74,12 +73,13 @@ def reference_named(
         if runtime is None:
             raise ConfigError(f"{choice} has no runtime but TVM", remedy="Name a model of another format.")
         copy = model_store.keep(other, model_store.model_sha256(other))  # of files that are checked
-        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(copy, package))
+        run = partial(_run_in_its_runtime, copy, package)
+        return Reference(MODEL, f"{other.name} by {runtime} on this machine", run)
     model = find_model()
     name = RUNTIMES.get(formats.format_of(model), HOST)
     if choice == HOST or (choice, name) == (AUTO, HOST):
         what = "the same model by TVM on this machine's CPU"
-        return Reference(HOST, what, _on_host(model, package, settings))
+        return Reference(HOST, what, partial(_run_on_host, model, package, settings))
     if choice not in (AUTO, name):
         known = choice in RUNTIMES.values()
         raise ConfigError(
@@ -89,7 +89,7 @@ def reference_named(
             remedy=f"Choose auto, {name}, host, an .npz file with the right outputs, or another model.",
         )
     own = model if name == RUNTIMES[formats.ONNX] else None
-    return Reference(name, f"{name} on this machine", _in_its_runtime(model, package), own)
+    return Reference(name, f"{name} on this machine", partial(_run_in_its_runtime, model, package), own)
 
 
 def with_unused(inputs: Mapping[str, Array], package: ModelPackage) -> dict[str, Array]:
@@ -98,20 +98,16 @@ def with_unused(inputs: Mapping[str, Array], package: ModelPackage) -> dict[str,
     return {**{spec.name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for spec in unused}, **inputs}
 
 
-def _in_its_runtime(model: Path, package: ModelPackage) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+def _run_in_its_runtime(model: Path, package: ModelPackage, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Run *model* with zeros for the inputs that *package* leaves out."""
-
-    def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        try:
-            return run_reference(model, with_unused(inputs, package))
-        except ToolNotFound as error:
-            raise ToolNotFound(
-                error.what,
-                remedy=f"{error.remedy}   (or compare with TVM on this machine: --reference host)",
-                details=error.details,
-            ) from error
-
-    return computed
+    try:
+        return run_reference(model, with_unused(inputs, package))
+    except ToolNotFound as error:
+        raise ToolNotFound(
+            error.what,
+            remedy=f"{error.remedy}   (or compare with TVM on this machine: --reference host)",
+            details=error.details,
+        ) from error
 
 
 def read_outputs(path: Path, package: ModelPackage) -> dict[str, Array]:
@@ -128,32 +124,27 @@ def read_outputs(path: Path, package: ModelPackage) -> dict[str, Array]:
     return outputs
 
 
-def _on_host(
-    model: Path, package: ModelPackage, settings: Settings
-) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+def _run_on_host(
+    model: Path, package: ModelPackage, settings: Settings, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
     """Compile *model* as *package* was, but by plain loops in float32 for our kind of CPU; run it."""
+    require_tvm()
+    from adt.compiler.compilation import CompileJob
+    from adt.compiler.compile import cached_package
+    from adt.package.host_run.run import run_package
 
-    def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        require_tvm()
-        from adt.compiler.compilation import CompileJob
-        from adt.compiler.compile import cached_package
-        from adt.package.host_run.run import run_package
-
-        used = package.manifest.made.settings
-        plain = settings.compile.but(
-            target="cpu",
-            cpu="generic",
-            precision="float32",
-            keep_float32=(),
-            half_only=(),
-            offload="none",
-            shapes=tuple(used.get("shapes", ())),
-        )
-        build = settings.build.but(alignment=0)
-        job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build), plain=True)
-        return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
-
-    return computed
+    plain = settings.compile.but(
+        target="cpu",
+        cpu="generic",
+        precision="float32",
+        keep_float32=(),
+        half_only=(),
+        offload="none",
+        shapes=tuple(package.manifest.made.settings.get("shapes", ())),
+    )
+    build = settings.build.but(alignment=0)
+    job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build), plain=True)
+    return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
 
 
 def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:

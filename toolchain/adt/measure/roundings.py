@@ -183,7 +183,6 @@ def explained(
 
 
 BY_NODE = "equal to onnxruntime node by node, where the file has its roundings; fused kernels of it are off"
-"""Note on an output."""
 
 
 def _equal_scores(

@@ -38,8 +38,6 @@ SEED = 20_240_229
 
 @dataclass(frozen=True)
 class TimeSummary:
-    """Times of a number of runs, milliseconds."""
-
     count: int
     p50_ms: float
     p90_ms: float
@@ -54,7 +52,6 @@ class TimeSummary:
     outliers: int
     """Runs more than 3 interquartile ranges above the third quartile."""
     throughput_per_s: float
-    """Runs per second of running: 1000 / mean."""
 
 
 @dataclass(frozen=True)

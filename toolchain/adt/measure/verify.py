@@ -28,8 +28,6 @@ OF_DTYPE = {"float16": TOLERANCES["float16"]}
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """One output against its reference."""
-
     name: str
     shape: tuple[int, ...]
     dtype: str
@@ -53,7 +51,6 @@ class OutputComparison:
     @property
     @in_document()
     def passed(self) -> bool:
-        """True if the output is right."""
         return not self.reason
 
     @property
@@ -63,14 +60,11 @@ class OutputComparison:
 
     @property
     def max_rel(self) -> float:
-        """Largest absolute difference over the reference's largest magnitude."""
         return self.metrics.max_rel
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All outputs of one run."""
-
     outputs: tuple[OutputComparison, ...]
     max_abs_allowed: float
     max_rel_allowed: float

@@ -195,16 +195,20 @@ def bench_ab(request: AbRequest) -> AbResult:
 def _setup(
     request: BenchRequest | AbRequest, *, rounds: int | None = None, cold_start: bool = True
 ) -> BenchSetup:
+    from adt.device.place import RtvmOptions
     from adt.measure.bench import BenchSetup
 
-    return BenchSetup(
-        protocol_of(request, rounds=rounds),
+    options = RtvmOptions(
         threads=request.threads,
         affinity=request.affinity,
         end_to_end=request.end_to_end,
-        cold_start=cold_start,
         fill_mode=request.fill_mode,
         seed=request.seed,
+    )
+    return BenchSetup(
+        protocol_of(request, rounds=rounds),
+        options,
+        cold_start=cold_start,
         timeout=request.settings.device.run_seconds,
         inputs=request.inputs,
         label=request.label,

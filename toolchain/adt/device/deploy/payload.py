@@ -35,7 +35,6 @@ class PayloadFile:
     name: str
     """Path in the deployment, e.g. ``lib/libtvm_runtime.so``."""
     source: Path
-    """Path on this machine."""
     sha256: str
     size: int
     """Bytes."""
@@ -43,8 +42,6 @@ class PayloadFile:
 
 @dataclass(frozen=True)
 class Payload:
-    """Files of a deployment."""
-
     name: str
     """Name of the deployment, from the package: letters, digits, ``_`` and ``-``."""
     platform: str
@@ -147,7 +144,6 @@ def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> Non
 def check_fit(
     bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
 ) -> None:
-    """Check bundle, package and device against each other."""
     check_device(bundle, facts, serial)
     if package is not None:
         check_pair(bundle, package)

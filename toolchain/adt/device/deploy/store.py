@@ -88,11 +88,9 @@ class DeployPlan:
     relink: bool
     """Links are missing or lead elsewhere."""
     complete: bool
-    """There is nothing to do at all."""
 
     @property
     def send_bytes(self) -> int:
-        """Payload bytes to be sent."""
         return sum(file.size for file in self.send)
 
 
@@ -104,7 +102,6 @@ class Deployment:
     name: str
     digest: str
     base: str
-    """This user's directory on the device."""
 
     @property
     def directory(self) -> str:
@@ -113,7 +110,6 @@ class Deployment:
 
     @property
     def manifest(self) -> str:
-        """Path of its manifest on the device."""
         return f"{self.base}/deployments/{self.name}.{self.digest}.json"
 
 
@@ -123,7 +119,6 @@ class DeployReport:
 
     deployment: Deployment = field(metadata=form(convert=lambda deployment: deployment.directory))
     sent_bytes: int
-    """Payload bytes that went over the wire."""
     sent_files: tuple[str, ...]
     reused_files: tuple[str, ...]
     mended_files: tuple[str, ...]

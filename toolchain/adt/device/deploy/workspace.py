@@ -42,8 +42,6 @@ LINKER = re.compile(rb"^WARNING: linker: .*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of the device to one request."""
-
     code: int
     """Code that the request's function returned; 0 is success."""
     text: str
@@ -163,7 +161,6 @@ def awake(device: Device) -> Iterator[None]:
 BATCH = 200
 """Paths that one `rm` on the device gets."""
 SLOW = 300.0
-"""Seconds for listing or removing."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,6 @@ class Contents:
     used: frozenset[str]
     """Digests of deployments that something alive uses or is making."""
     deploying: int
-    """Number of deploys under way."""
     dead: tuple[str, ...]
     """Workspaces whose holder is gone, relative to the user's directory."""
 
@@ -202,7 +198,6 @@ class Removal:
     """Deployments and files to be removed."""
 
     records: tuple[StoredDeployment, ...]
-    """Deployments."""
     directories: tuple[str, ...]
     """Digests of directories that no manifest names any more."""
     store: tuple[str, ...]
@@ -225,9 +220,7 @@ class CleanReport:
     in_use: tuple[str, ...]
     """Deployments of *kept* that would have gone, had they not been in use."""
     files: int
-    """Entries of the store."""
     size: int = field(metadata=form("bytes"))
-    """Bytes of these."""
     leftovers: int
     """Workspaces of what was ended with the device."""
     deploying: int = field(metadata=form("deploys_under_way"))

@@ -77,8 +77,6 @@ class ConnectionLost(DeviceError):
 
 @dataclass(frozen=True)
 class Adb:
-    """One adb program on this machine."""
-
     path: Path
     version: Version
     """Version of the platform tools, e.g. ``(36, 0, 0)``; empty when it does not say."""
@@ -92,7 +90,6 @@ class Adb:
 
     @property
     def label(self) -> str:
-        """For people: path, version and origin."""
         number = ".".join(map(str, self.version)) or "of unknown version"
         note = "; old: no `adb pair`" if self.old else ""
         return f"{self.path} {number} (from {self.origin}{note})"
@@ -305,13 +302,11 @@ class Wire:
 
 
 def state_remedy(state: str, serial: str) -> str:
-    """Return what to do about a device in *state*."""
     text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adt devices` shows its state.")
     return text.replace("SERIAL", quote(serial))
 
 
 def not_ready(serial: str, state: str) -> DeviceNotReady:
-    """Return the error for a device that is there but cannot be used."""
     return DeviceNotReady(f"device {serial} is not usable: {state}", remedy=state_remedy(state, serial))
 
 

@@ -115,7 +115,6 @@ class Deadline:
         return time.monotonic() - self._moved
 
     def moved(self) -> None:
-        """Note that a byte came or went."""
         self._moved = time.monotonic()
         if self._shown:
             self._shown = False
@@ -153,7 +152,6 @@ class Deadline:
         return max(0.001, min(waits))
 
     def expired(self) -> DeviceTimeout:
-        """Return the error that says the budget is spent."""
         quiet = f"; no byte came for the last {self.silent:.0f} s" if self.silent >= QUIET else ""
         return self._overdue(f"{self.doing} took longer than {self.seconds:g} s{quiet}")
 

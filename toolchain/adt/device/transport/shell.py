@@ -32,7 +32,6 @@ PID_WITHIN = 64 << 10
 """Bytes at the start of a command's output among which its process id is looked for."""
 
 KILL_SECONDS = 5.0
-"""Budget for ending a remote command."""
 
 
 class ShellOptions(TypedDict, total=False):
@@ -62,21 +61,17 @@ class Completed:
 
     @property
     def out(self) -> str:
-        """Return stdout as text."""
         return self.stdout.decode(errors="replace")
 
     @property
     def err(self) -> str:
-        """Return stderr as text."""
         return self.stderr.decode(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
-        """Return the last lines of both streams, stdout first."""
         return last_lines(self.out, self.err, lines)
 
 
 def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError:
-    """Return the error for a command that ended with a code other than 0."""
     sentence = what or f"`{done.argv[0]}` failed on {done.serial}"
     return DeviceError(
         f"{sentence} (exit code {done.exit_code})",

@@ -35,9 +35,8 @@ from adt.host.transfers import observer
 CHUNK = 64 * 1024
 """Bytes: the largest DATA piece that a device accepts."""
 HEADER = struct.Struct("<4sI")
-PIECE = HEADER.size + CHUNK
-BATCH = 16 * PIECE
-"""Bytes that we hand to the socket at once: framed in place, never copied."""
+BATCH = 1 << 20
+"""Bytes, about, that we hand to the socket at once."""
 MAX_PATH = 1024
 """Bytes: the longest remote path that a device accepts."""
 MAX_TEXT = 64 * 1024
@@ -56,7 +55,6 @@ class Refused(Exception):
 
     @property
     def full(self) -> bool:
-        """Return True if there was no room."""
         return any(os.strerror(code) in self.text for code in (errno.ENOSPC, errno.EDQUOT))
 
 
@@ -119,56 +117,48 @@ class SyncSession:
     # push --------------------------------------------------------------------------------------
 
     def push(
-        self,
-        source: Path | bytes,
-        remote: str,
-        *,
-        mode: int | None = None,
-        progress: Progress | None = None,
+        self, source: Path | bytes, remote: str, *, mode: int | None = None, progress: Progress | None = None
     ) -> int:
         """Write one file, making parent directories; see :class:`PushItem`. Returns the bytes sent."""
         return self.push_many([PushItem(source, remote, mode)], progress=progress)
 
     def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
         """Write all *items*, without waiting for an answer between them; return the payload bytes sent."""
-        progress = progress or observer.get()
-        batch, total = _Batch(self._flow), 0
+        progress, total = progress or observer.get(), 0
+        batch = bytearray()
         for item in items:
-            total += self._push(item, batch, progress)
-        batch.flush()
+            with _opened(item) as (file, size, mode, mtime):
+                batch += self._request(b"SEND", f"{item.remote},{stat.S_IFREG | mode}")
+                self._pending.append(item.remote)
+                sent = 0
+                while data := file.read(CHUNK):
+                    batch += HEADER.pack(b"DATA", len(data)) + data
+                    sent += len(data)
+                    if len(batch) > BATCH:
+                        self._flow(batch)
+                        batch = bytearray()
+                    if progress is not None:
+                        progress(item.remote, sent, size)
+                batch += HEADER.pack(b"DONE", mtime & 0xFFFFFFFF)
+                total += sent
+        self._flow(batch)
         while self._pending:
             self._take_answer()
         return total
 
-    def _push(self, item: PushItem, batch: _Batch, progress: Progress | None) -> int:
-        with _opened(item) as (file, size, mode, mtime):
-            batch.add(self._request(b"SEND", f"{item.remote},{stat.S_IFREG | mode}"))
-            self._pending.append(item.remote)
-            sent = 0
-            while True:
-                count = file.readinto(batch.room())
-                if not count:
-                    break
-                batch.took(count)
-                sent += count
-                if progress is not None:
-                    progress(item.remote, sent, size)
-            batch.add(HEADER.pack(b"DONE", mtime & 0xFFFFFFFF))
-        return sent
-
-    def _flow(self, data: memoryview) -> None:
+    def _flow(self, data: bytearray) -> None:
         """Send all of *data* and take answers as they come: a refusal ends the sending at once."""
-        while data:
+        left = memoryview(data)
+        while left:
             readable, writable = self._wire.wait(write=True)
             if readable:
                 self._take_answer()
                 while self._inbox.waiting:
                     self._take_answer()
             if writable:
-                data = data[self._wire.send_some(data) :]
+                left = left[self._wire.send_some(left) :]
 
     def _take_answer(self) -> None:
-        """Read the answer to the oldest push."""
         name, length = HEADER.unpack(self._inbox.exactly(HEADER.size))
         if not self._pending or (name, length > MAX_TEXT) not in ((b"OKAY", False), (b"FAIL", False)):
             raise self._wire.garbled(name)
@@ -236,38 +226,6 @@ class _Inbox:
         while len(data) < count:
             data += self.some(count - len(data))
         return bytes(data)
-
-
-class _Batch:
-    """Requests and framed data on their way out, in one buffer that is used again and again."""
-
-    def __init__(self, flow: Callable[[memoryview], None]) -> None:
-        self._flow = flow
-        self._view = memoryview(bytearray(BATCH))
-        self._used = 0
-
-    def flush(self) -> None:
-        """Send what is in the buffer."""
-        self._flow(self._view[: self._used])
-        self._used = 0
-
-    def add(self, data: bytes) -> None:
-        if self._used + len(data) > BATCH:
-            self.flush()
-        self._view[self._used : self._used + len(data)] = data
-        self._used += len(data)
-
-    def room(self) -> memoryview:
-        """Return where the next piece of a file's contents goes."""
-        if self._used + PIECE > BATCH:
-            self.flush()
-        start = self._used + HEADER.size
-        return self._view[start : start + CHUNK]
-
-    def took(self, count: int) -> None:
-        """Take the first *count* bytes of :meth:`room` as a piece."""
-        HEADER.pack_into(self._view, self._used, b"DATA", count)
-        self._used += HEADER.size + count
 
 
 @contextlib.contextmanager

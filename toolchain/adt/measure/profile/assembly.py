@@ -105,8 +105,6 @@ DYNAMIC = "vm.builtin.call_tir_dyn"
 
 @dataclass(frozen=True)
 class MeasuredCall:
-    """One call as the runner saw it."""
-
     name: str
     builtin: bool
     arguments: tuple[CallArgument, ...]
@@ -120,8 +118,6 @@ class MeasuredCall:
 
 @dataclass(frozen=True)
 class RunnerProfile:
-    """The ``profile`` object of a runner."""
-
     runs: int
     total_us: tuple[float, ...]
     """Whole runs, with the clocks."""
@@ -253,10 +249,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class ProfilePlace:
-    """Device that a package was profiled on."""
-
     label: str
-    """For people."""
     emulated: bool | None
     """Its processor is emulated; None: nobody knows."""
     via: str

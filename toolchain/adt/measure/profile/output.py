@@ -233,7 +233,6 @@ def sums(profile: Profile) -> list[str]:
 
 
 def milliseconds(us: float) -> str:
-    """Format *us*, microseconds."""
     return f"{us / 1e3:.3f} ms"
 
 
@@ -242,7 +241,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _columns(profile: Profile) -> list[tuple[str, Cell]]:
-    """Return title and cell of each column."""
     timed: list[tuple[str, Cell]] = [
         ("time µs", lambda row: f"{row.mean_us:.1f}"),
         ("share", lambda row: UNKNOWN if row.share is None else f"{row.share:.1%}"),
