@@ -305,8 +305,9 @@ def test_the_vendors_names_are_looked_for() -> None:
 
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
-    words = arguments(STORAGE, str(tmp_path), ["/etc/passwd", "/absent"])
-    survey_answers = parse(program_output("sh", "-c", script("survey"), "sh", *words))
+    parts, _, *libraries = arguments(STORAGE, ["/etc/passwd", "/absent"])
+    words = ("sh", "-c", script("survey"), "sh", parts, str(tmp_path), *libraries)
+    survey_answers = parse(program_output(*words))
     assert survey_answers["programs"] == "code 7"
     assert survey_answers["libraries"] == "/etc/passwd /etc/passwd"
     assert list(tmp_path.iterdir()) == []

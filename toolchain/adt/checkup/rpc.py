@@ -54,9 +54,7 @@ def _address(digits: str) -> str:
     raw = bytes.fromhex(digits)
     swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     parsed = ipaddress.ip_address(swapped)
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
-        parsed = parsed.ipv4_mapped
-    return str(parsed)
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
 def listeners(ports: Iterable[int]) -> list[Listener]:

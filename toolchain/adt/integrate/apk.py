@@ -25,7 +25,7 @@ from adt.bundle.audit.destination import destination
 from adt.bundle.audit.report import ElfReport, table
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, platform_named
-from adt.errors import AdtError, BuildError, ConfigError, InputError, ProcessFailed
+from adt.errors import AdtError, BuildError, ConfigError, InputError
 from adt.host import cache, process
 from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
@@ -175,7 +175,7 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
     source, linked = directory / NAME, directory / "linked.apk"
     source.write_text(text, encoding="utf-8")
     remedy = "Check --sdk: its aapt2 and its platform must be of about the same age."
-    link = [tools.aapt2, "link", "--warn-manifest-validation"]
+    link = (tools.aapt2, "link", "--warn-manifest-validation")
     done = process.run(
         [*link, "--manifest", source, "-I", tools.framework, "-o", linked],
         error=BuildError,
@@ -286,26 +286,21 @@ def debug_keystore() -> Keystore:
     path = data_dir() / DEBUG_FILE
     keystore = Keystore(path, DEBUG_ALIAS, DEBUG_PASSWORD, debug=True)
     with cache.lock(path):
-        if not path.is_file():
-            _make(keystore)
+        if path.is_file():
+            return keystore
+        java = "Install Java: apt-get install default-jre-headless; apksigner needs it too."
+        keytool = process.find_tool("keytool", remedy=java)
+        with cache.fresh_file(path) as temporary:
+            words = ["-storetype", "PKCS12", "-storepass:env", STORE_PASSWORD, "-alias", DEBUG_ALIAS]
+            words += ["-keyalg", "RSA", "-keysize", "2048", "-validity", str(DEBUG_DAYS)]
+            process.run(
+                [keytool.path, "-genkeypair", "-keystore", temporary, *words, "-dname", DEBUG_OWNER],
+                env=keystore.environment,
+                what="keytool cannot make a debug key",
+                remedy="Try `keytool -help`; a broken Java installation must be mended first.",
+            )
+            temporary.chmod(0o600)
     return keystore
-
-
-def _make(keystore: Keystore) -> None:
-    keytool = process.find_tool(
-        "keytool", remedy="Install Java: apt-get install default-jre-headless; apksigner needs it too."
-    )
-    with cache.fresh_file(keystore.path) as temporary:
-        words = ["-storetype", "PKCS12", "-storepass:env", STORE_PASSWORD, "-alias", keystore.alias]
-        words += ["-keyalg", "RSA", "-keysize", "2048", "-validity", str(DEBUG_DAYS)]
-        process.run(
-            [keytool.path, "-genkeypair", "-keystore", temporary, *words, "-dname", DEBUG_OWNER],
-            env=keystore.environment,
-            error=ProcessFailed,
-            what="keytool cannot make a debug key",
-            remedy="Try `keytool -help`; a broken Java installation must be mended first.",
-        )
-        temporary.chmod(0o600)
 
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)

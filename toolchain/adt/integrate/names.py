@@ -135,9 +135,7 @@ RUNTIME_PACKAGE = "org.adt.runtime"
 LONGEST = 48
 """Characters of an identifier; what is longer ends after the last word that fits."""
 CLASS_REMEDY = "Give a name such as Detector: --class NAME=Detector."
-PACKAGE_REMEDY = (
-    "Give two or more words in lower case, a domain of yours first: --package com.example.vision."
-)
+PACKAGE_REMEDY = "Give two or more words in lower case, your domain first: --package com.example.vision."
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+[0-9]*|[A-Z]+[0-9]*|[0-9]+")
 
@@ -250,27 +248,20 @@ def check_class(text: str, names: NamePool) -> Name:
     return name
 
 
-def check_package(java_package: str) -> None:
+def check_package(name: str) -> None:
     """Refuse a name that is no Java package of an application."""
-    parts = java_package.split(".")
-    if len(java_package) > 120 or not all(re.fullmatch(r"[a-z][a-z0-9_]*", part) for part in parts):
-        raise ConfigError(
-            f"{java_package!r} is no name of a package for an application", remedy=PACKAGE_REMEDY
-        )
+    parts = name.split(".")
+    if len(name) > 120 or not all(re.fullmatch(r"[a-z][a-z0-9_]*", part) for part in parts):
+        raise ConfigError(f"{name!r} is no name of a package for an application", remedy=PACKAGE_REMEDY)
     if len(parts) < 2:
-        raise ConfigError(
-            f"the package {java_package} has one part, Android wants two", remedy=PACKAGE_REMEDY
-        )
+        raise ConfigError(f"the package {name} has one part, Android wants two", remedy=PACKAGE_REMEDY)
     if used := [part for part in parts if part in PACKAGE_PARTS]:
-        raise ConfigError(
-            f"the package {java_package} has the reserved word {used[0]} in it", remedy=PACKAGE_REMEDY
-        )
-    if java_package == RUNTIME_PACKAGE:
-        raise ConfigError(f"the package {java_package} is the runtime's own", remedy=PACKAGE_REMEDY)
+        raise ConfigError(f"the package {name} has the reserved word {used[0]} in it", remedy=PACKAGE_REMEDY)
+    if name == RUNTIME_PACKAGE:
+        raise ConfigError(f"the package {name} is the runtime's own", remedy=PACKAGE_REMEDY)
     if parts[0] in PACKAGE_ROOTS:
         raise ConfigError(
-            f"the package {java_package} begins with {parts[0]}, which belongs to the platform",
-            remedy=PACKAGE_REMEDY,
+            f"the package {name} begins with {parts[0]}, which belongs to the platform", remedy=PACKAGE_REMEDY
         )
 
 

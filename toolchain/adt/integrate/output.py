@@ -141,8 +141,10 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
         raise PackageError(f"{out} is a file", remedy="Choose another directory: --out DIR.")
     before = _recorded(out, kind)
     actions = [_action(file, out, before.get(file.path, ())) for file in files]
-    gone = set(before) - {file.path for file in files}
-    actions += [action for path in sorted(gone) if (action := _gone(out, path, before[path]))]
+    for path in set(before) - {file.path for file in files}:
+        if present := _sha256(out, path):
+            step = FileStep.REMOVE if present in before[path] else FileStep.LEAVE
+            actions.append(FileAction(path, step, None))
     return WritePlan(out, kind, tuple(sorted(actions, key=lambda action: action.path)))
 
 
@@ -251,23 +253,14 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     users = isinstance(file, TextFile) and file.users
     sha256 = cache.file_sha256(file.source) if isinstance(file, CopiedFile) else _digest(_contents(file))
     present = _sha256(out, file.path)
+    step = FileStep.KEEP if users else FileStep.EDITED if known else FileStep.FOREIGN
     if not there:
         step = FileStep.CREATE
     elif present == sha256:
         step = FileStep.SAME
     elif present in known:
         step = FileStep.UPDATE
-    elif users:
-        step = FileStep.KEEP
-    else:
-        step = FileStep.EDITED if known else FileStep.FOREIGN
     return FileAction(file.path, step, file, "" if users else sha256)
-
-
-def _gone(out: Path, path: str, known: tuple[str, ...]) -> FileAction | None:
-    if not (present := _sha256(out, path)):
-        return None
-    return FileAction(path, FileStep.REMOVE if present in known else FileStep.LEAVE, None)
 
 
 def _sha256(out: Path, path: str) -> str:

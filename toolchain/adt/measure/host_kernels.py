@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def _shape(buffer: Any) -> tuple[int, ...] | None:
         return None
 
 
-class KernelProcess:
+class KernelProcess(AbstractContextManager["KernelProcess"]):
     """The kernels of one package, compiled for this machine when they are asked for. For one thread."""
 
     def __init__(self, package: ModelPackage, writes: Mapping[str, int] | None = None) -> None:
@@ -151,9 +152,6 @@ class KernelProcess:
         self._child = Child("adt.measure.host_kernels", reference_file(package))
         self._writes = writes or {}
         self._plain: dict[str, PlainKernel] = {}
-
-    def __enter__(self) -> KernelProcess:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._child.close()

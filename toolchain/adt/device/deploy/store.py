@@ -69,9 +69,7 @@ class Inventory:
     @property
     def doubtful(self) -> tuple[str, ...]:
         """Entries that are not, to fractions of a second, as they were when they were last hashed."""
-        return tuple(
-            name for name, facts in self.stats.items() if "." not in facts or facts not in self.sealed
-        )
+        return tuple(name for name, stat in self.stats.items() if "." not in stat or stat not in self.sealed)
 
 
 @dataclass(frozen=True)

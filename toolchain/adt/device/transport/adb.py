@@ -12,6 +12,7 @@ import re
 import select
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,21 +118,20 @@ def _probe(origin: str, path: Path) -> Adb | None:
 
 def find_adb() -> Adb:
     """Find adb: ADBUTILS_ADB_PATH if set, else the newer one of PATH's and the one adbutils carries."""
-    if explicit := os.environ.get("ADBUTILS_ADB_PATH"):
-        chosen = _probe("ADBUTILS_ADB_PATH", Path(explicit))
-        if chosen is None:
-            raise ToolNotFound(
-                f"ADBUTILS_ADB_PATH names {explicit}, which does not run as adb",
-                remedy="Point it at an adb program, or unset it.",
-            )
-    else:
-        programs = [adb for origin, path in _candidates() if (adb := _probe(origin, path)) is not None]
-        if not programs:
-            raise ToolNotFound(
-                "no adb on this machine",
-                remedy=install_command("adbutils") + "   (it carries adb); or install the platform tools",
-            )
-        chosen = max(programs, key=lambda adb: adb.version)
+    explicit = os.environ.get("ADBUTILS_ADB_PATH")
+    candidates = [("ADBUTILS_ADB_PATH", Path(explicit))] if explicit else _candidates()
+    programs = [adb for origin, path in candidates if (adb := _probe(origin, path)) is not None]
+    if explicit and not programs:
+        raise ToolNotFound(
+            f"ADBUTILS_ADB_PATH names {explicit}, which does not run as adb",
+            remedy="Point it at an adb program, or unset it.",
+        )
+    if not programs:
+        raise ToolNotFound(
+            "no adb on this machine",
+            remedy=install_command("adbutils") + "   (it carries adb); or install the platform tools",
+        )
+    chosen = max(programs, key=lambda adb: adb.version)
     log.debug("adb: %s", chosen.label)
     return chosen
 
@@ -169,16 +169,13 @@ def server_environment() -> dict[str, str]:
     return {"ADB_SERVER_SOCKET": f"tcp:{server_port()}"}
 
 
-class Wire:
+class Wire(AbstractContextManager["Wire"]):
     """One connection to the adb server; methods raise DeviceError when it breaks or its deadline is over."""
 
     def __init__(self, sock: socket.socket, deadline: Deadline, serial: str = "") -> None:
         self.sock = sock
         self.deadline = deadline
         self.serial = serial
-
-    def __enter__(self) -> Wire:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

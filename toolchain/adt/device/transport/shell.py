@@ -80,7 +80,7 @@ def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError
     )
 
 
-class RemoteCommand:
+class RemoteCommand(contextlib.AbstractContextManager["RemoteCommand"]):
     """A command that runs on the device *serial* until the block of this context manager ends."""
 
     def __init__(
@@ -125,9 +125,6 @@ class RemoteCommand:
         except BaseException:
             self._wire.close()
             raise
-
-    def __enter__(self) -> RemoteCommand:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from adt.device.transport import adb
 from adt.device.transport.deadline import Deadline
@@ -82,7 +81,7 @@ class PushItem:
     """Permission bits; None for the local file's, 0644 for contents."""
 
 
-class SyncSession:
+class SyncSession(contextlib.AbstractContextManager["SyncSession"]):
     """One sync connection to a device; use it as a context manager.
 
     Methods raise :class:`Refused` with the daemon's own text, and DeviceError when the connection breaks or
@@ -95,9 +94,6 @@ class SyncSession:
         """Remote paths of pushes that are not answered yet, oldest first."""
         self._wire = adb.open_device(serial, "sync:", deadline=deadline)
         self._inbox = _Inbox(self._wire)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
