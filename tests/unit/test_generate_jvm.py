@@ -7,8 +7,8 @@ import pytest
 
 from adt.errors import ConfigError
 from adt.host.directories import resource
-from adt.integrate.jni import TENSOR_CLASSES, array_doc, files, sources, tensor_doc
-from adt.integrate.model_api import Project
+from adt.integrate.jni import array_doc, files, sources, tensor_doc
+from adt.integrate.model_api import ELEMENTS, Project
 from adt.integrate.names import RUNTIME_PACKAGE
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
@@ -96,9 +96,9 @@ def test_android_is_in_few_files(tmp_path: Path) -> None:
 
 def test_each_element_type_has_a_class_of_the_runtime() -> None:
     """Compare the element type of its arrays with the table."""
-    for kind in TENSOR_CLASSES.values():
-        text = (RUNTIME / f"common/java/org/adt/runtime/{kind.cls}.java").read_text()
-        assert f"public {kind.value}[] toArray()" in text
+    for element in ELEMENTS.values():
+        text = (RUNTIME / f"common/java/org/adt/runtime/{element.java_class}.java").read_text()
+        assert f"public {element.java}[] toArray()" in text
 
 
 def test_only_what_is_used_is_imported(tmp_path: Path) -> None:

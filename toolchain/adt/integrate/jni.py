@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from adt.errors import ConfigError
 from adt.host.directories import resource
@@ -16,39 +16,6 @@ from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.templates import comment, java_string, render
-
-
-class TensorClass(NamedTuple):
-    """A class of the runtime for arrays of one or more element types."""
-
-    cls: str
-    value: str
-    """Element type of the Java arrays that it copies from and to."""
-
-    @property
-    def kotlin_array(self) -> str:
-        """``FloatArray`` for ``float``."""
-        return f"{self.value.capitalize()}Array"
-
-
-_BYTE = TensorClass("ByteTensor", "byte")
-_SHORT = TensorClass("ShortTensor", "short")
-_INT = TensorClass("IntTensor", "int")
-_LONG = TensorClass("LongTensor", "long")
-TENSOR_CLASSES = {
-    "float16": TensorClass("HalfTensor", "float"),
-    "float32": TensorClass("FloatTensor", "float"),
-    "float64": TensorClass("DoubleTensor", "double"),
-    "int8": _BYTE,
-    "int16": _SHORT,
-    "int32": _INT,
-    "int64": _LONG,
-    "uint8": _BYTE,
-    "uint16": _SHORT,
-    "uint32": _INT,
-    "uint64": _LONG,
-    "bool": TensorClass("BooleanTensor", "boolean"),
-}
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
@@ -119,7 +86,9 @@ def sources(project: Project, directory: str = "", *, android: bool) -> tuple[Te
 
 
 def _tensor_classes(model: ModelApi) -> set[str]:
-    return {_class_of(tensor).cls for entry in model.entries for tensor in (*entry.inputs, *entry.outputs)}
+    return {
+        tensor.element.java_class for entry in model.entries for tensor in (*entry.inputs, *entry.outputs)
+    }
 
 
 def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
@@ -136,23 +105,16 @@ def _functions() -> dict[str, Callable[..., Any]]:
     return {
         "array_doc": array_doc,
         "channels": _channels,
-        "cls": lambda tensor: _class_of(tensor).cls,
         "extents": lambda tensor: "".join(f", {extent}" for extent in _extents(tensor, suffix="L")),
         "floats": lambda numbers: ", ".join(f"{number!r}f" for number in numbers),
         "javadoc": _javadoc,
         "levels": _levels,
-        "kotlin_array": lambda tensor: _class_of(tensor).kotlin_array,
         "picture_doc": _picture_doc,
         "picture_extents": lambda tensor: ", ".join(_extents(tensor, symbolic=1)),
         "shape_list": _shape_list,
         "single": _single,
         "tensor_doc": tensor_doc,
-        "value": lambda tensor: _class_of(tensor).value,
     }
-
-
-def _class_of(tensor: TensorApi) -> TensorClass:
-    return TENSOR_CLASSES[tensor.element.dtype]
 
 
 def takes_pictures(model: ModelApi) -> bool:
@@ -175,7 +137,7 @@ def array_doc(tensor: TensorApi) -> str:
     if tensor.image:
         text += f", {tensor.image.layout}, {_channels(tensor.image)}, {tensor.image.normalisation}"
     if tensor.element.dtype.startswith("uint"):
-        text += f"; unsigned: Java's {_class_of(tensor).value} holds the same bits"
+        text += f"; unsigned: Java's {tensor.element.java} holds the same bits"
     return text + "."
 
 

@@ -28,6 +28,10 @@ class ElementType:
     """Bytes of one element."""
     cpp: str
     """``float``, ``adt::Float16``, ``std::int64_t``, ``bool``, …"""
+    java_class: str
+    """Class of the Java runtime for arrays: ``FloatTensor``."""
+    java: str
+    """Element type of the Java arrays that it copies from and to."""
 
 
 @dataclass(frozen=True)
@@ -247,21 +251,21 @@ class Project:
 ELEMENTS = {
     element.dtype: element
     for element in (
-        ElementType("float16", 2, "adt::Float16"),
-        ElementType("float32", 4, "float"),
-        ElementType("float64", 8, "double"),
-        ElementType("int8", 1, "std::int8_t"),
-        ElementType("int16", 2, "std::int16_t"),
-        ElementType("int32", 4, "std::int32_t"),
-        ElementType("int64", 8, "std::int64_t"),
-        ElementType("uint8", 1, "std::uint8_t"),
-        ElementType("uint16", 2, "std::uint16_t"),
-        ElementType("uint32", 4, "std::uint32_t"),
-        ElementType("uint64", 8, "std::uint64_t"),
-        ElementType("bool", 1, "bool"),
+        ElementType("float16", 2, "adt::Float16", "HalfTensor", "float"),
+        ElementType("float32", 4, "float", "FloatTensor", "float"),
+        ElementType("float64", 8, "double", "DoubleTensor", "double"),
+        ElementType("int8", 1, "std::int8_t", "ByteTensor", "byte"),
+        ElementType("int16", 2, "std::int16_t", "ShortTensor", "short"),
+        ElementType("int32", 4, "std::int32_t", "IntTensor", "int"),
+        ElementType("int64", 8, "std::int64_t", "LongTensor", "long"),
+        ElementType("uint8", 1, "std::uint8_t", "ByteTensor", "byte"),
+        ElementType("uint16", 2, "std::uint16_t", "ShortTensor", "short"),
+        ElementType("uint32", 4, "std::uint32_t", "IntTensor", "int"),
+        ElementType("uint64", 8, "std::uint64_t", "LongTensor", "long"),
+        ElementType("bool", 1, "bool", "BooleanTensor", "boolean"),
     )
 }
-"""By dtype: all that adt_runner takes (adt_runner.h); Java's classes are in :mod:`adt.integrate.jni`."""
+"""By dtype: all that adt_runner takes (adt_runner.h)."""
 
 
 def element_type(dtype: str, of: str) -> ElementType:
