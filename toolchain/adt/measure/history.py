@@ -369,29 +369,16 @@ def page_data(report: TrendReport) -> dict[str, Any]:
 
 def _point_fields(point: Point) -> dict[str, Any]:
     record = point.record
-    fields: dict[str, Any] = {
-        "id": record.id,
-        "when": record.when,
-        "label": record.label,
+    fields = {name: getattr(record, name) for name in ("id", "when", "label", "correct", "no_speed")}
+    fields |= {name: getattr(point, name) for name in ("verdict", "against", "changed")}
+    fields |= {
         "device": record.machine.name,
-        "verdict": point.verdict,
         "change": point.change_percent,
-        "against": point.against,
-        "changed": point.changed,
-        "correct": record.correct,
-        "no_speed": record.no_speed,
         "flags": [vars(flag) for flag in record.flags],
         "ms": record.headline_ms,
     }
-    if record.speed is not None:
-        times = record.speed.times
-        fields |= {
-            "p50": times.p50_ms,
-            "p90": times.p90_ms,
-            "p99": times.p99_ms,
-            "count": times.count,
-            "low": record.speed.quantiles_ms[1],
-            "high": record.speed.quantiles_ms[-2],
-            "line": record.speed.time_line,
-        }
+    if (speed := record.speed) is not None:
+        fields |= {name: getattr(speed.times, f"{name}_ms") for name in ("p50", "p90", "p99")}
+        fields |= {"count": speed.times.count, "line": speed.time_line}
+        fields |= {"low": speed.quantiles_ms[1], "high": speed.quantiles_ms[-2]}
     return fields

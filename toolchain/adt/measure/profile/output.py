@@ -16,7 +16,7 @@ from typing import Any
 from adt.errors import ConfigError
 from adt.host.document import aligned, web_page
 from adt.measure.profile.assembly import SORTS, UNTIMED, Limits, kernel_totals
-from adt.package.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
+from adt.package.inspection.profile import EVENTS, HOST_CLOCK, CallTime, KernelTotal, Profile
 
 
 def render(profile: Profile) -> str:
@@ -34,56 +34,35 @@ def page_data(profile: Profile) -> dict[str, Any]:
     timed = not profile.emulated
     calls: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for order, call in enumerate(profile.calls):
-        facts: dict[str, Any] = {
-            "order": order,
-            "graph": call.index,
-            "shapes": call.shapes,
-            "flops": call.flops,
-        }
+        facts = {"order": order, "graph": call.index} | _fields(call, "shapes", "flops")
         if timed:
             facts["us"] = [call.mean_us, call.min_us, call.max_us]
         calls.setdefault((call.name, call.device), []).append(facts)
+    kernels = []
+    for row in profile.kernels:
+        kernel = _fields(row, "name", "device", "first", "flops", "bytes", "intensity", "shapes")
+        if timed:
+            kernel |= _fields(row, "clock", "share", "gflops", "gbps")
+            kernel |= {"us": row.mean_us, "roof": row.roof_gflops}
+        kernels.append(kernel | {"calls": calls[row.name, row.device]})
     return {
-        "package": profile.package,
-        "entry": profile.entry,
-        "target": profile.target,
-        "device": profile.device,
-        "via": profile.via,
+        **_fields(profile, *RUN, "via", "notes", "peak_gflops", "peak_gbps"),
         "timed": timed,
-        "runs": profile.runs,
         "clock": profile.clock if timed else None,
         "counted_us": profile.counted_us if timed else None,
         "on_device": profile.event_timed,
         "sums": sums(profile) if timed else [],
-        "notes": profile.notes,
-        "peak_gflops": profile.peak_gflops,
-        "peak_gbps": profile.peak_gbps,
         "calls": len(profile.calls),
-        "kernels": [_kernel(row, calls[row.name, row.device], timed=timed) for row in profile.kernels],
+        "kernels": kernels,
     }
 
 
-def _kernel(row: KernelTotal, calls: list[dict[str, Any]], *, timed: bool) -> dict[str, Any]:
-    facts = {
-        "name": row.name,
-        "device": row.device,
-        "calls": calls,
-        "first": row.first,
-        "flops": row.flops,
-        "bytes": row.bytes,
-        "intensity": row.intensity,
-        "shapes": row.shapes,
-    }
-    if timed:
-        facts |= {
-            "clock": row.clock,
-            "us": row.mean_us,
-            "share": row.share,
-            "gflops": row.gflops,
-            "gbps": row.gbps,
-            "roof": row.roof_gflops,
-        }
-    return facts
+RUN = ("package", "entry", "target", "device", "runs")
+"""Fields of a profile that say what ran."""
+
+
+def _fields(record: Profile | KernelTotal | CallTime, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 PROCESS = 1
@@ -110,16 +89,8 @@ def trace(profile: Profile) -> dict[str, Any]:
     events += [_named("thread_name", *TRACKS.get(device, ELSEWHERE)) for device in tracks]
     at = 0.0
     for order, call in enumerate(profile.calls):
-        arguments: dict[str, Any] = {
-            "order": order,
-            "graph_call": call.index if call.index >= 0 else None,
-            "clock": call.clock,
-            "min_us": call.min_us,
-            "max_us": call.max_us,
-            "shapes": call.shapes,
-            "flops": call.flops,
-            "bytes": call.bytes,
-        }
+        arguments = _fields(call, "clock", "min_us", "max_us", "shapes", "flops", "bytes")
+        arguments |= {"order": order, "graph_call": call.index if call.index >= 0 else None}
         events.append(
             {
                 "name": call.name,
@@ -133,16 +104,8 @@ def trace(profile: Profile) -> dict[str, Any]:
             }
         )
         at += call.mean_us
-    facts = {
-        "package": profile.package,
-        "entry": profile.entry,
-        "target": profile.target,
-        "device": profile.device,
-        "runs": profile.runs,
-        "times": profile.clock,
-        "timeline": "calls end to end, mean of the runs",
-        "notes": list(profile.notes),
-    }
+    times = {"times": profile.clock, "timeline": "calls end to end, mean of the runs"}
+    facts = _fields(profile, *RUN) | times | {"notes": list(profile.notes)}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": facts}
 
 
