@@ -188,7 +188,7 @@ def test_what_a_phone_says_of_its_state() -> None:
     assert conditions.external_power is False and conditions.screen_on is False
     assert conditions.cpu == "Qualcomm Technologies, Inc SM8550"
     for usb, status in (("true", 3), ("false", 2), ("false", 4), ("false", 5)):
-        assert parse(SURVEY.format(usb=usb, status=status)).external_power is True, (usb, status)
+        assert read(parse(SURVEY.format(usb=usb, status=status))).external_power is True, (usb, status)
 
 
 def test_what_says_nothing_is_not_known() -> None:

@@ -24,8 +24,6 @@ CONDITIONS = ("governors", "thermal", "processor", "board", "battery", "screen")
 STORAGE = ("space", "programs", "libraries", "public", "deployments", "store")
 """Parts that tell whether the machine takes what adt sends, and what of that is there."""
 
-ON_BATTERY = ("3", "discharging")
-"""Names that Android's battery service and the kernel have for a battery that all power is drawn from."""
 PLAUSIBLE = (-40.0, 200.0)
 """°C: what a thermal zone of a phone that is on can have; a sensor that is off reports something else."""
 
@@ -222,26 +220,6 @@ class Survey:
     def processor(self) -> str:
         """The processor's name, where the kernel gives one."""
         return self["processor"].partition(":")[2].strip()
-
-    @property
-    def governors(self) -> tuple[str, ...]:
-        """Return the governors of the CPUs, each once; empty where they are not told."""
-        return tuple(dict.fromkeys(self["governors"].split()))
-
-    @property
-    def external_power(self) -> bool | None:
-        """It does not run from its battery alone; None: it has no battery, or does not say."""
-        states = re.findall(r"^\s*status: (.+?)\s*$", self["battery"], re.MULTILINE)
-        if not states:
-            return None
-        plugged = re.search(r"^\s*\w+ powered: true\s*$", self["battery"], re.MULTILINE)
-        return bool(plugged) or any(state.lower() not in ON_BATTERY for state in states)
-
-    @property
-    def screen_on(self) -> bool | None:
-        """The screen is lit; None where there is none, or Android does not say."""
-        awake = re.search(r"mWakefulness=(\w+)", self["screen"])
-        return awake[1] == "Awake" if awake else None
 
     @property
     def free_space(self) -> int | None:

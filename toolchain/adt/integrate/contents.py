@@ -110,7 +110,7 @@ def _library_path(abi: str, name: str) -> str:
 
 def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
     """Return ``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``."""
-    files = []
+    files = list[CopiedFile]()
     for bundle in project.bundles:
         manifest = bundle.manifest
         if not manifest.build_files:
@@ -119,13 +119,12 @@ def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
                 remedy=f"Build it again: adt build-target --for {manifest.preset}",
             )
         libraries = [name for name in manifest.files if name.startswith("lib/")]
-        for file in (*libraries, *manifest.headers, *manifest.build_files, *manifest.licenses):
-            files.append(CopiedFile(f"bundles/{manifest.platform}/{file}", bundle.file(file)))
+        names = (*libraries, *manifest.headers, *manifest.build_files, *manifest.licenses)
+        files += [CopiedFile(f"bundles/{manifest.platform}/{name}", bundle.file(name)) for name in names]
     for model in project.packaged:
         for variant in model.variants:
             directory = f"models/{variant.bundle.manifest.platform}/{model.api.stem}"
-            for source in variant.package.files:
-                files.append(CopiedFile(f"{directory}/{source.name}", source))
+            files += [CopiedFile(f"{directory}/{path.name}", path) for path in variant.package.files]
     return tuple(files)
 
 

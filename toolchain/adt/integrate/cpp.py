@@ -93,7 +93,7 @@ def header(project: Project, model: ModelApi) -> str:
         require=_require,
         bind=_bind,
         image=_image,
-        pictures=any(tensor.image for entry in model.entries for tensor in entry.inputs),
+        pictures=model.takes_pictures,
     )
 
 

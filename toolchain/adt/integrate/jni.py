@@ -34,19 +34,14 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         "upper": project.name.upper(),
         **_functions(),
     }
-    tests = {
-        f"test/{project.java_path}/{model.cls}Test.java": render(
-            "jni/ModelTest.java.j2", **values, model=model
-        )
-        for model in models
-    }
+    tests = {model.cls: render("jni/ModelTest.java.j2", **values, model=model) for model in models}
     example = render("jni/Example.java.j2", **values, model=models[0])
     return (
         TextFile("CMakeLists.txt", render("jni/CMakeLists.txt.j2", **values), users=True),
         TextFile("adt.cmake", render("jni/adt.cmake.j2", **values)),
         TextFile("README.md", render("jni/README.md.j2", **values)),
         TextFile("example/Example.java", example, users=True),
-        *(TextFile(path, text) for path, text in tests.items()),
+        *(TextFile(f"test/{project.java_path}/{cls}Test.java", text) for cls, text in tests.items()),
         *sources(project, android=False),
         *runtime_files("runtime", "common", "jvm"),
         *cmake_files(project),
@@ -76,7 +71,7 @@ def sources(project: Project, directory: str = "", *, android: bool) -> tuple[Te
             **values,
             model=model.api,
             packages=model.every_device,
-            shows=takes_pictures(model.api),
+            shows=model.api.takes_pictures,
             imports=_java_imports(model.api, android=android),
             details=_details(model.api),
             signature=_signature(model.api),
@@ -86,9 +81,8 @@ def sources(project: Project, directory: str = "", *, android: bool) -> tuple[Te
 
 
 def _tensor_classes(model: ModelApi) -> set[str]:
-    return {
-        tensor.element.java_class for entry in model.entries for tensor in (*entry.inputs, *entry.outputs)
-    }
+    outputs = [tensor for entry in model.entries for tensor in entry.outputs]
+    return {tensor.element.java_class for tensor in (*model.inputs, *outputs)}
 
 
 def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
@@ -96,7 +90,7 @@ def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
     names = {"AdtException", "NativeRunner", "RunnerInfo", "RunnerOptions", "Tensor"} | _tensor_classes(model)
     if android:
         names.add("PackagedModel")
-    if takes_pictures(model):
+    if model.takes_pictures:
         names |= {"ImageFiller", "PictureFit", "YuvFrame"} | ({"AndroidPictures"} if android else set())
     return sorted(names)
 
@@ -115,10 +109,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "single": _single,
         "tensor_doc": tensor_doc,
     }
-
-
-def takes_pictures(model: ModelApi) -> bool:
-    return any(tensor.image for entry in model.entries for tensor in entry.inputs)
 
 
 def _single(entry: EntryApi) -> bool:

@@ -137,6 +137,15 @@ class ModelApi:
     precision: str
     entries: tuple[EntryApi, ...]
 
+    @property
+    def inputs(self) -> list[TensorApi]:
+        """Inputs of all entries."""
+        return [tensor for entry in self.entries for tensor in entry.inputs]
+
+    @property
+    def takes_pictures(self) -> bool:
+        return any(tensor.image for tensor in self.inputs)
+
 
 @dataclass(frozen=True)
 class Variant:

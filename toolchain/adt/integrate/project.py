@@ -109,12 +109,8 @@ def _check_pictures(pictures: Mapping[str, PictureOptions], models: Sequence[Pro
     """Refuse options for pictures that change no input."""
     for name, options in pictures.items():
         theirs = [model.api for model in models if _for_model(pictures, model.api.name) is options]
-        used = any(
-            tensor.image is not None and (tensor.element.dtype != "uint8" or not options.normalises)
-            for api in theirs
-            for entry in api.entries
-            for tensor in entry.inputs
-        )
+        shown = [tensor.element.dtype for api in theirs for tensor in api.inputs if tensor.image is not None]
+        used = any(dtype != "uint8" or not options.normalises for dtype in shown)
         if theirs and not used and options != PictureOptions():
             raise InputError(
                 f"{name or 'no model'} has {'no' if name else 'an'} input for pictures with these options",

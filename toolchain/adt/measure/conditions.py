@@ -27,6 +27,8 @@ log = logging.getLogger("adt.bench")
 
 SCRIPT_SECONDS = 60.0
 
+ON_BATTERY = ("3", "discharging")
+"""Names that Android's battery service and the kernel have for a battery that all power is drawn from."""
 COOL_DOWN_MOST = 900.0
 """Seconds after which cooling down is given up."""
 COOL_DOWN_POLL = 5.0
@@ -79,10 +81,14 @@ def conditions(place: Place) -> Conditions:
 
 def read(answer: Survey) -> Conditions:
     """Take from a survey what counts for a measurement."""
+    states = re.findall(r"^\s*status: (.+?)\s*$", answer["battery"], re.MULTILINE)
+    powered = re.search(r"^\s*\w+ powered: true\s*$", answer["battery"], re.MULTILINE) is not None
+    powered = powered or any(state.lower() not in ON_BATTERY for state in states)
+    awake = re.search(r"mWakefulness=(\w+)", answer["screen"])
     return Conditions(
-        governors=answer.governors,
-        external_power=answer.external_power,
-        screen_on=answer.screen_on,
+        governors=tuple(dict.fromkeys(answer["governors"].split())),
+        external_power=powered if states else None,
+        screen_on=awake[1] == "Awake" if awake else None,
         hottest_celsius=answer.hottest.celsius if answer.hottest else None,
         hottest_zone=answer.hottest.kind if answer.hottest else "",
         cpu=answer.processor,

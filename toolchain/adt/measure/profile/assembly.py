@@ -191,11 +191,13 @@ def _call(
     calls: Sequence[MeasuredCall], at: int, place: int, known: Call | None, graph: Graph | None, device: str
 ) -> CallTime:
     """Describe the call *at* of those that ran, which is *known* to *graph*, there at *place*."""
-    measured, inner = calls[at], _deeper(calls, at)
+    measured = calls[at]
+    deeper = takewhile(lambda call: call.depth > measured.depth, islice(calls, at + 1, None))
+    inner = [call.host_us for call in deeper if call.depth == measured.depth + 1]
     kind, where = known.kind if known else "", graph.device_of(known) if graph and known else device
     if measured.builtin:
         kind, where = BUILTIN, "vm"
-    host = _without(measured.host_us, [call.host_us for call in inner])
+    host = [max(0.0, us - sum(other[run] for other in inner)) for run, us in enumerate(measured.host_us)]
     events = None if inner else measured.device_us
     times = host if events is None else events
     return CallTime(
@@ -213,16 +215,6 @@ def _call(
         known.flops if known else None,
         None if measured.builtin or inner else _moved(measured, graph, known),
     )
-
-
-def _deeper(calls: Sequence[MeasuredCall], at: int) -> list[MeasuredCall]:
-    """Return the calls that the call *at* made itself."""
-    deeper = takewhile(lambda call: call.depth > calls[at].depth, islice(calls, at + 1, None))
-    return [call for call in deeper if call.depth == calls[at].depth + 1]
-
-
-def _without(times: Sequence[float], inner: Sequence[Sequence[float]]) -> list[float]:
-    return [max(0.0, time - sum(other[run] for other in inner)) for run, time in enumerate(times)]
 
 
 def _results(measured: MeasuredCall, known: Call | None) -> int:
