@@ -415,7 +415,7 @@ def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
     for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
         file.write_text(text)
         assert last_probe("S", probe.boot) is None
-    probing._remember(probe)
+    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
     assert last_probe("S", probe.boot) == probe
 
 

@@ -112,12 +112,9 @@ class Device:
 
     @contextlib.contextmanager
     def sync(self, *, size: int = 0, timeout: float | None = None, doing: str) -> Iterator[SyncSession]:
-        """Connect for files; what the device refuses becomes an error with a remedy.
+        """Connect for files, *size* bytes if known; what the device refuses becomes an error with a remedy.
 
-        Args:
-            size: bytes that will travel, as far as they are known.
-            timeout: seconds in total; None: those of the device where the user said, else as long as bytes
-                travel, and not slower than any usable connection does.
+        Without a *timeout*, nor one of the device, it may last as long as bytes travel, and fast enough.
         """
         limit, stall = timeout or self.timeout, math.inf
         if limit is None:

@@ -158,7 +158,11 @@ def probe(
         program=program,
         missing=dict(sorted(missing.items())),
     )
-    _remember(result)
+    try:
+        if result.boot:
+            manifest.write(result, _file(device.serial))
+    except (DiskError, OSError) as error:  # it only costs the next probe some time
+        log.debug("the probe of %s is not kept: %s", device.serial, error)
     return result
 
 
@@ -238,16 +242,6 @@ def last_probe(serial: str, boot: str) -> Probe | None:
         log.debug("%s", error)
         return None
     return probe if (probe.serial, probe.boot) == (serial, boot.strip()) else None
-
-
-def _remember(probe: Probe) -> None:
-    """Keep *probe*; a cache that cannot be written only costs the next probe some time."""
-    if not probe.boot:
-        return
-    try:
-        manifest.write(probe, _file(probe.serial))
-    except (DiskError, OSError) as error:
-        log.debug("the probe of %s is not kept: %s", probe.serial, error)
 
 
 def package_like(probe: Probe, machine: str) -> PackageLike:

@@ -79,12 +79,6 @@ def is_address(serial: str) -> bool:
     return _HOST_PORT.fullmatch(serial) is not None
 
 
-def _transport(serial: str) -> str:
-    if serial.startswith("emulator-"):
-        return "emulator"
-    return "tcp" if is_address(serial) or "._adb" in serial else "usb"
-
-
 def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
     """Read the answer to ``host:devices-l``: serial, state (both may have blanks), then key:value pairs."""
     devices = []
@@ -95,7 +89,9 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
         serial, state = match["serial"].rstrip(), match["state"]
         keys = dict(_KEYS.findall(match["rest"] or ""))
         model, product = keys.get("model", ""), keys.get("product", "")
-        devices.append(DeviceInfo(serial, state, model, product, _transport(serial)))
+        transport = "tcp" if is_address(serial) or "._adb" in serial else "usb"
+        transport = "emulator" if serial.startswith("emulator-") else transport
+        devices.append(DeviceInfo(serial, state, model, product, transport))
     return tuple(devices)
 
 
@@ -342,10 +338,8 @@ def for_each(
 
     def work_on(serial: str) -> Outcome[T]:
         began = time.monotonic()
-
-        def outcome(value: T | None, error: AdtError | None, text: str) -> Outcome[T]:
-            events.put(Event(serial, text, done=True, failed=error is not None))
-            return Outcome(serial, time.monotonic() - began, value, error)
+        value: T | None = None
+        error: AdtError | None = None
 
         def say(text: str) -> None:
             if cancel.is_set():
@@ -360,12 +354,14 @@ def for_each(
         try:
             with cancel_on(cancel):
                 say("connecting")
-                return outcome(work(opened(serial), say), None, "done")
-        except AdtError as error:
-            return outcome(None, error, error.what)
+                value = work(opened(serial), say)
+        except AdtError as failure:
+            error = failure
         except BaseException as bug:
             events.put(Event(serial, f"{type(bug).__name__}: {bug}", done=True, failed=True))
             raise
+        events.put(Event(serial, error.what if error else "done", done=True, failed=error is not None))
+        return Outcome(serial, time.monotonic() - began, value, error)
 
     pool = ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(serials))), thread_name_prefix="adt-device")
     try:

@@ -219,8 +219,7 @@ class BenchPlan:
 def planned_models(project: Project, *, extent: int | None = None) -> tuple[PlannedModel, ...]:
     """Return each model with the entry that is measured: ``main``, else its first.
 
-    Args:
-        extent: of each symbol in the shapes of that entry's inputs; None: no shape may have one.
+    Each symbol in the shapes of that entry's inputs has *extent*; None: no shape may have one.
     """
     planned = []
     for model in project.packaged:

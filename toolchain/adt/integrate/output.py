@@ -127,13 +127,9 @@ class WritePlan:
 
 
 def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
-    """Plan the steps that make the directory *out* hold *files*.
+    """Plan the steps that make the directory *out* hold *files*, which the record calls *kind*.
 
-    Args:
-        kind: what they are, for the record.
-
-    Raises:
-        PackageError: *out* is a file, or has what another kind generated, or its record is damaged.
+    PackageError if *out* is a file, or has what another kind generated, or its record is damaged.
     """
     files = tuple(files)
     _check_paths(files)

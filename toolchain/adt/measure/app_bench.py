@@ -1,9 +1,7 @@
-"""Measurement that an application made of a model it carries (schema ``adt.app-bench``), as a benchmark of
-adt's.
+"""Measurement that an application made of a model it carries (schema ``adt.app-bench``), as a benchmark.
 
 libadt_activity.so, in the app of ``adt apk`` and in the build type ``benchmark`` of a generated one, writes
-such documents on the device. They have what was seen there and no more: what it amounts to is worked out
-here, as for ``adt bench``.
+what it sees on the device; what that amounts to is worked out here, as for ``adt bench``.
 """
 
 from __future__ import annotations

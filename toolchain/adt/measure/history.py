@@ -273,9 +273,8 @@ def report(
 ) -> TrendReport:
     """Put *records* (oldest first) into series, and compare each with an earlier one of its series.
 
-    Args:
-        threshold: percent; a smaller change is none.
-        against: ``best`` finds what gets slower little by little; ``previous`` what the last change did.
+    A change of less than *threshold* percent is none. Comparing *against* the ``best`` finds what gets slower
+    little by little, against the ``previous`` one what the last change did.
     """
     groups: dict[SeriesKey, list[BenchRecord]] = {}
     for record in records:

@@ -82,21 +82,19 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _refused(reason: str) -> PackageError:
-    return PackageError(f"a manifest {reason}", remedy="Do not use this bundle or package; make it again.")
-
-
 def _checked(payload: Payload) -> Payload:
     """Return *payload* if each of its files has a place of its own and is named by a sha256."""
     names = {file.name for file in payload.files}
     directories = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    remedy = "Do not use this bundle or package; make it again."
     for file in payload.files:
         if file.name in directories:
-            raise _refused(f"names {file.name!r} as a file and as a directory")
+            raise PackageError(f"a manifest names {file.name!r} as a file and as a directory", remedy=remedy)
         if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
-            raise _refused(f"gives {file.name!r} the sha256 {file.sha256!r}")
+            raise PackageError(f"a manifest gives {file.name!r} the sha256 {file.sha256!r}", remedy=remedy)
     if len(names) != len(payload.files):
-        raise _refused("names a file of the bundle that is the package's: below model/")
+        both = "a manifest names a file of the bundle that is the package's: below model/"
+        raise PackageError(both, remedy=remedy)
     return payload
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
@@ -99,13 +100,9 @@ class Adb:
 def _candidates() -> Iterator[tuple[str, Path]]:
     if path := process.which("adb"):
         yield "PATH", Path(path)
-    from importlib.util import find_spec
-
     spec = find_spec("adbutils")  # only located: importing it would pull in an image library
-    if spec is not None and spec.origin is not None:
-        bundled = Path(spec.origin).parent / "binaries" / "adb"
-        if bundled.is_file():
-            yield "adbutils", bundled
+    if spec and spec.origin and (bundled := Path(spec.origin).parent / "binaries" / "adb").is_file():
+        yield "adbutils", bundled
 
 
 def _probe(origin: str, path: Path) -> Adb | None:
