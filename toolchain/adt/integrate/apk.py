@@ -31,15 +31,8 @@ from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
 from adt.host.disk import scratch_directory
 from adt.host.ndk import ApkTools, Ndk
+from adt.integrate import contents
 from adt.integrate.android_versions import NEWEST
-from adt.integrate.contents import (
-    ACTIVITY_CLASS,
-    BENCH_PLAN,
-    LIBRARIES,
-    apk_files,
-    benchmark_files,
-    opencl_libraries,
-)
 from adt.integrate.model_api import Project
 from adt.integrate.names import NamePool
 from adt.integrate.templates import render
@@ -62,9 +55,9 @@ class ApkEntry:
 
 def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     """Return every file of the app of *project*, sorted by name."""
-    entries = [ApkEntry(BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]
-    for name, path in (apk_files(project) | benchmark_files(project)).items():
-        mapped = name.startswith(LIBRARIES) or name.endswith(f"/{PARAMS}")  # used where they lie
+    entries = [ApkEntry(contents.BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]
+    for name, path in (contents.apk_files(project) | contents.benchmark_files(project)).items():
+        mapped = name.startswith(contents.LIBRARIES) or name.endswith(f"/{PARAMS}")  # used where they lie
         entries.append(ApkEntry(name, path, BIG_PAGE if mapped else WORD))
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
@@ -77,7 +70,9 @@ def audit_libraries(
     Without an *ndk*, symbols of the system stay unchecked.
     """
     platform = platform_named(bundle.manifest.platform)
-    judged = [library for library in libraries if library.name.startswith(f"{LIBRARIES}{platform.abi}/")]
+    judged = [
+        library for library in libraries if library.name.startswith(f"{contents.LIBRARIES}{platform.abi}/")
+    ]
     report = audit(judged, destination(platform, api_level=api_level, ndk=ndk))
     if report.refused:
         first = report.refused[0]
@@ -160,12 +155,12 @@ def manifest_text(project: Project, *, debuggable: bool = False) -> str:
     return render(
         TEMPLATE,
         project=project,
-        activity=ACTIVITY_CLASS,
+        activity=contents.ACTIVITY_CLASS,
         process="",
         version_name=__version__,
         min_sdk=min_sdk(project),
         target_sdk=NEWEST.target_sdk,
-        native_libraries=opencl_libraries(project),
+        native_libraries=contents.opencl_libraries(project),
         debuggable=debuggable,
     )
 
@@ -218,7 +213,7 @@ def read_apk(path: Path) -> ApkContents:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            app, stems = _plan(archive) if BENCH_PLAN in names else ("", ())
+            app, stems = _plan(archive) if contents.BENCH_PLAN in names else ("", ())
     except Exception as error:  # zipfile, zlib and the plan's fields: BadZipFile, RuntimeError, KeyError, …
         raise InputError(f"{path} is no APK, or is damaged: {error}", remedy=remedy) from error
     if NAME not in names:
@@ -229,11 +224,11 @@ def read_apk(path: Path) -> ApkContents:
 
 def _plan(archive: zipfile.ZipFile) -> tuple[str, tuple[str, ...]]:
     """Return the application id and the models."""
-    with archive.open(BENCH_PLAN) as file:
+    with archive.open(contents.BENCH_PLAN) as file:
         plan = parse_json(file.read(LARGEST_PLAN))
     app, stems = plan["app"], tuple(model["stem"] for model in plan["models"])
     if not re.fullmatch(r"\w+(\.\w+)+", app, re.ASCII) or not all(map(STEM.fullmatch, stems)):
-        raise ValueError(f"{BENCH_PLAN} has names that adt does not give")  # they become paths
+        raise ValueError(f"{contents.BENCH_PLAN} has names that adt does not give")  # they become paths
     return app, stems
 
 

@@ -20,18 +20,8 @@ from typing import Any
 from adt import __version__
 from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError
-from adt.integrate import jni
+from adt.integrate import contents, jni
 from adt.integrate.android_versions import BUILT_IN_KOTLIN
-from adt.integrate.contents import (
-    ACTIVITY_CLASS,
-    BENCH_PLAN,
-    LIBRARIES,
-    BenchPlan,
-    benchmark_files,
-    model_files,
-    planned_models,
-    runtime_files,
-)
 from adt.integrate.model_api import EntryApi, Project, TensorApi
 from adt.integrate.names import RUNTIME_PACKAGE, kotlin_package
 from adt.integrate.output import CopiedFile, DataFile, OutputFile, TextFile
@@ -123,7 +113,7 @@ def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
         *jni.runtime_files(f"{RUNTIME_MODULE}/src/main", "common", "android"),
         *(_prefab(project, bundle) for bundle in project.bundles),
         *(CopiedFile(f"{RUNTIME_MODULE}/src/main/cpp/{name}", headers.file(name)) for name in names),
-        *_copies(f"{RUNTIME_MODULE}/src/main", runtime_files(project)),
+        *_copies(f"{RUNTIME_MODULE}/src/main", contents.runtime_files(project)),
     )
 
 
@@ -135,14 +125,14 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         *_rendered("aar", users, values, project.name, users=True),
         *device_tests(project),
         *jni.sources(project, f"{project.name}/src/main/", android=True),
-        *_copies(f"{project.name}/src/main", model_files(project)),
+        *_copies(f"{project.name}/src/main", contents.model_files(project)),
     )
 
 
 def _copies(directory: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
     """Copy *files*, by their paths in the APK, to where Gradle looks for them below *directory*."""
     return tuple(
-        CopiedFile(f"{directory}/{re.sub(f'^{LIBRARIES}', 'jniLibs/', name)}", path)
+        CopiedFile(f"{directory}/{re.sub(f'^{contents.LIBRARIES}', 'jniLibs/', name)}", path)
         for name, path in files.items()
     )
 
@@ -158,8 +148,8 @@ def device_tests(project: Project) -> tuple[OutputFile, ...]:
             continue
         arrays = f"{directory}/assets/adt-reference/{model.api.stem}"
         outputs = [output.data for output in model.reference.outputs]
-        for kind, contents in (("input", model.reference.inputs), ("output", outputs)):
-            files += [DataFile(f"{arrays}/{kind}{i}.bin", data) for i, data in enumerate(contents)]
+        for kind, arguments in (("input", model.reference.inputs), ("output", outputs)):
+            files += [DataFile(f"{arrays}/{kind}{i}.bin", data) for i, data in enumerate(arguments)]
     return tuple(files)
 
 
@@ -207,7 +197,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
     values = {
         "abis": project.abis,
         "adaptive_icon": min_sdk >= ADAPTIVE_ICONS,
-        "activity": ACTIVITY_CLASS,
+        "activity": contents.ACTIVITY_CLASS,
         "app_package": app_package,
         "count": _count(first, entry) if first is not None else None,
         "entry": entry,
@@ -250,17 +240,17 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
 def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ...]:
     """Return the files of the build type that measures: the activity of ``adt apk``, and its plan."""
     directory = f"{APP_MODULE}/src/benchmark"
-    plan = BenchPlan(
+    plan = contents.BenchPlan(
         app=application_package(project),
         bundle_digests=project.bundle_digests,
-        models=planned_models(project, extent=1),
+        models=contents.planned_models(project, extent=1),
         end_to_end=True,  # as the typed classes, which copy inputs in and outputs out
     )
     manifest = render("android-app/benchmark-manifest.xml.j2", **values)
     return (
         TextFile(f"{directory}/AndroidManifest.xml", manifest, users=True),
-        TextFile(f"{directory}/{BENCH_PLAN}", plan.text()),
-        *_copies(directory, benchmark_files(project)),
+        TextFile(f"{directory}/{contents.BENCH_PLAN}", plan.text()),
+        *_copies(directory, contents.benchmark_files(project)),
     )
 
 

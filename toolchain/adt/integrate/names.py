@@ -73,46 +73,41 @@ METHODS = _words(
 """Further methods that a model's class has, or may get."""
 PLATFORM = _words(
     """
-    annotation any appendable array auto_closeable boolean boolean_array byte byte_array char char_array
-    char_sequence character class class_loader class_value cloneable comparable comparator deprecated
-    double double_array enum error exception float float_array function functional_interface int int_array
-    integer iterable lazy long long_array long_range map math module mutable_list mutable_map mutable_set
-    nothing number object override pair process process_builder process_handle readable record regex
-    result runnable runtime runtime_permission safe_varargs security_manager sequence set short
-    short_array stack_trace_element stack_walker strict_math string string_buffer string_builder
-    suppress_warnings system thread thread_group thread_local throwable triple u_byte u_int u_long u_short
-    unit void
+    annotation any appendable array auto_closeable boolean_array byte_array char_array char_sequence
+    character class_loader class_value cloneable comparable comparator deprecated double_array error
+    exception float_array function functional_interface int_array integer iterable lazy long_array
+    long_range map math module mutable_list mutable_map mutable_set nothing number override pair process
+    process_builder process_handle readable record regex result runnable runtime runtime_permission
+    safe_varargs security_manager sequence set short_array stack_trace_element stack_walker strict_math
+    string string_buffer string_builder suppress_warnings system thread thread_group throwable triple
+    u_byte u_int u_long u_short unit
     """
 )
 """Classes that Java and Kotlin know without an import: one of that name in the package would hide them."""
 CLASSES = _words(
     """
-    activity adt adt_exception adt_runner all all_build android_pictures any app application array
-    array_list arrays asset_file_descriptor asset_manager assets auto_closeable aux bench benchmark
-    benchmark_plan benchmark_subject bin bitmap bitmap_factory boolean buffer build build_config builder
-    bundle button byte byte_buffer byte_order canvas character class clean closeable collections color
-    com1 con concurrent_hash_map content_resolver context coroutine_scope coroutines cpp deprecated
-    dispatchers display doc docs double doxygen edit_cache element entry enum error example exception
-    executor_service executors file file_channel files float float_buffer gradle half handler hash_map
-    help image image_decoder image_filler image_view include input_stream inputs install int int_buffer
-    integer intent io_exception iterable java jni kind kotlin label labels layout lib library
-    linked_hash_map lint list loaded locale log long long_buffer looper lpt1 main main_activity manifest
-    map math menu models module_info native native_runner nothing nul number object objects optional
-    options output_stream outputs override package package_info package_source packaged_model
-    parcel_file_descriptor path paths preinstall prn process project r random rebuild_cache record
-    resources result row run_tests runner runtime sample set shape share short short_buffer span spinner
-    src std string string_builder surface_view system system_clock tensor test text text_view thread
-    thread_local throwable time_unit toast tvm tvm_ffi tvm_runtime uninstall unit uri utils view void
-    yuv_frame zero_check cancellation_exception completable_deferred coroutine_dispatcher hash_set
-    linked_blocking_queue native_handle non_cancellable non_null nullable phantom_reference picture_fit
-    rect reference_queue thread_pool_executor worker_thread android_view_model camera_controller
-    component_activity image_analysis image_proxy job lifecycle lifecycle_camera_controller
-    main_view_model mutable_state_flow mutex open_document pick_visual_media pick_visual_media_request
-    preview_view request_permission runner_info runner_options screen state_flow
+    adt adt_exception adt_runner all all_build android_pictures app application array_list arrays
+    asset_file_descriptor asset_manager assets aux bench benchmark benchmark_plan benchmark_subject bin
+    bitmap bitmap_factory buffer build build_config builder bundle button byte_buffer byte_order canvas
+    clean closeable collections color com1 con concurrent_hash_map content_resolver context
+    coroutine_scope coroutines cpp dispatchers display doc docs doxygen edit_cache element entry
+    executor_service executors file file_channel files float_buffer gradle half handler hash_map help
+    image image_decoder image_filler image_view include input_stream install int_buffer intent
+    io_exception java kind kotlin label labels layout lib library linked_hash_map lint list loaded locale
+    log long_buffer looper lpt1 main main_activity manifest menu module_info native_runner nul objects
+    optional output_stream package_info package_source packaged_model parcel_file_descriptor path paths
+    preinstall prn project r random rebuild_cache resources row run_tests runner sample shape share
+    short_buffer span spinner src std surface_view system_clock text text_view time_unit toast tvm tvm_ffi
+    tvm_runtime uninstall uri utils view yuv_frame zero_check cancellation_exception completable_deferred
+    coroutine_dispatcher hash_set linked_blocking_queue native_handle non_cancellable non_null nullable
+    phantom_reference picture_fit rect reference_queue thread_pool_executor worker_thread
+    android_view_model camera_controller component_activity image_analysis image_proxy job lifecycle
+    lifecycle_camera_controller main_view_model mutable_state_flow mutex open_document pick_visual_media
+    pick_visual_media_request preview_view request_permission runner_info runner_options screen state_flow
     """
 )
-"""Classes that the generated code uses, CMake's own targets, directories of the generated projects, and
-names that no file can have on Windows."""
+"""Further classes that the generated code uses, CMake's own targets, directories of the generated projects,
+and names that no file can have on Windows."""
 CLASS_ENDINGS = _words(
     "tensor pixels inputs outputs options kt test example activity exception error models loader info jni ktx"
 )

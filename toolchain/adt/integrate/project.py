@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError, InputError, MismatchError, PackageError
+from adt.integrate import names
 from adt.integrate.android_versions import NEWEST, AndroidVersions
 from adt.integrate.model_api import (
     EntryApi,
@@ -18,16 +19,6 @@ from adt.integrate.model_api import (
     TensorApi,
     Variant,
     element_type,
-)
-from adt.integrate.names import (
-    Name,
-    NamePool,
-    check_class,
-    check_package,
-    class_names,
-    method_names,
-    project_name,
-    tensor_names,
 )
 from adt.package.compatibility import check_pair
 from adt.package.inputs.pictures import LAYOUTS, PictureOptions, check_channels, check_options
@@ -60,7 +51,7 @@ def project(
     Raises:
         ConfigError: an option names a package that was not given.
     """
-    check_package(java_package)
+    names.check_package(java_package)
     chosen = dict(classes or {})
     groups = _groups(packages)
     _check_bundles(bundles)
@@ -74,12 +65,14 @@ def project(
             f"an option names the package {unknown[0]!r}, which is not among those given",
             remedy=f"They are called: {', '.join(groups)}.",
         )
-    name = project_name(java_package)
-    names = class_names(name)
-    given = {model: (text, check_class(text, names)) for model, text in chosen.items()}  # before any other
+    name = names.project_name(java_package)
+    free_names = names.class_names(name)
+    given = {
+        model: (text, names.check_class(text, free_names)) for model, text in chosen.items()
+    }  # before any other
     models: list[ProjectModel] = []
     for model, group in groups.items():
-        cls, free = given.get(model) or ("", names.give(model, "model", number=len(models) + 1))
+        cls, free = given.get(model) or ("", free_names.give(model, "model", number=len(models) + 1))
         options = _for_model(pictures, model)
         api = _model_api(group[0].manifest, cls or free.pascal, free.snake, options)
         first, *others = (
@@ -88,7 +81,7 @@ def project(
         )
         alternatives = []
         for other in others:
-            stem = names.give(f"{api.stem}_{other.device}", "model", number=len(models) + 1).snake
+            stem = free_names.give(f"{api.stem}_{other.device}", "model", number=len(models) + 1).snake
             alternatives.append(replace(other, api=replace(api, stem=stem, library=_library(stem))))
         models.append(replace(first, alternatives=tuple(alternatives)))
     _check_pictures(pictures, models)
@@ -96,9 +89,9 @@ def project(
 
 
 def server_project(bundles: Sequence[TargetBundle], *, java_package: str) -> Project:
-    check_package(java_package)
+    names.check_package(java_package)
     _check_bundles(bundles)
-    return Project(project_name(java_package), java_package, (), tuple(bundles))
+    return Project(names.project_name(java_package), java_package, (), tuple(bundles))
 
 
 def _for_model(pictures: Mapping[str, PictureOptions], model: str) -> PictureOptions:
@@ -208,7 +201,7 @@ def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureO
             f"the package {manifest.name} has no entry",
             remedy=f"Compile it again: {manifest.compile_command()}",
         )
-    methods, prefixes = method_names(), NamePool()
+    methods, prefixes = names.method_names(), names.NamePool()
     entries = tuple(
         _entry_api(entry, index, manifest, methods, prefixes, options)
         for index, entry in enumerate(manifest.entries)
@@ -222,21 +215,21 @@ def _entry_api(
     entry: Entry,
     index: int,
     manifest: PackageManifest,
-    methods: NamePool,
-    prefixes: NamePool,
+    methods: names.NamePool,
+    prefixes: names.NamePool,
     options: PictureOptions,
 ) -> EntryApi:
     """Describe one entry; *prefixes* name its tensors among all of the model's."""
     main = entry.name == "main"
-    name = Name(("run",)) if main else methods.give(entry.name, "entry", number=index)
+    name = names.Name(("run",)) if main else methods.give(entry.name, "entry", number=index)
     prefix = () if main else name.words
-    names = tensor_names()
+    free_names = names.tensor_names()
 
     def tensor(spec: TensorSpec, number: int, noun: str) -> TensorApi:
-        identifier = names.give(spec.name, noun, number=number)
-        while prefixes.has(Name((*prefix, *identifier.words))):
-            identifier = names.give(spec.name, noun, number=number)
-        prefixes.take(Name((*prefix, *identifier.words)))
+        identifier = free_names.give(spec.name, noun, number=number)
+        while prefixes.has(names.Name((*prefix, *identifier.words))):
+            identifier = free_names.give(spec.name, noun, number=number)
+        prefixes.take(names.Name((*prefix, *identifier.words)))
         what = f"{noun} {spec.name} of {manifest.name}"
         image = image_input(spec, options) if noun == "input" else None
         fixed = [extent for extent in spec.shape if isinstance(extent, int)]

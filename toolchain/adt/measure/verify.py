@@ -8,18 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from adt import numerics
 from adt.host.document import FLAT, in_document
-from adt.numerics import (
-    MAX_CHANGED,
-    NO_METRICS,
-    TOLERANCES,
-    Array,
-    Metrics,
-    gaps,
-    metrics,
-    steps_allowed,
-    within,
-)
+from adt.numerics import TOLERANCES, Array, Metrics, gaps, metrics, steps_allowed, within
 from adt.options.sections import VerifySettings
 
 OF_DTYPE = {"float16": TOLERANCES["float16"]}
@@ -33,7 +24,7 @@ class OutputComparison:
     dtype: str
     reason: str
     """Reason why it did not pass; empty when it did."""
-    metrics: Metrics = field(default=NO_METRICS, metadata=FLAT)
+    metrics: Metrics = field(default=numerics.NO_METRICS, metadata=FLAT)
     """All figures; none of an output that only one side has."""
     max_abs_allowed: float = 0.0
     """Largest difference that passes for this output's type; of integers in steps …"""
@@ -82,7 +73,7 @@ def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
     return asked.but(
         max_abs=asked.max_abs if asked.max_abs >= 0 else usual.max_abs,
         max_rel=asked.max_rel if asked.max_rel >= 0 else usual.max_rel,
-        max_changed=asked.max_changed if asked.max_changed >= 0 else MAX_CHANGED,
+        max_changed=asked.max_changed if asked.max_changed >= 0 else numerics.MAX_CHANGED,
     )
 
 
