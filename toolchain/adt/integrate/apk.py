@@ -186,7 +186,7 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
         return tuple(ApkEntry(member.filename, archive.read(member)) for member in archive.infolist())
 
 
-STEM = re.compile("[a-z0-9_]+")
+APP, STEM = re.compile(r"\w+(\.\w+)+", re.ASCII), re.compile("[a-z0-9_]+")
 LARGEST_PLAN = 1 << 20
 """Bytes; a real one has some hundred for each model."""
 
@@ -210,26 +210,22 @@ def read_apk(path: Path) -> ApkContents:
     remedy = "Name an APK, such as `adt apk` writes."
     if not path.is_file():
         raise InputError(f"there is no APK {path}", remedy=remedy)
+    app, stems = "", tuple[str, ...]()
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            app, stems = _plan(archive) if contents.BENCH_PLAN in names else ("", ())
+            if contents.BENCH_PLAN in names:
+                with archive.open(contents.BENCH_PLAN) as file:
+                    plan = parse_json(file.read(LARGEST_PLAN))
+                app, stems = plan["app"], tuple(model["stem"] for model in plan["models"])
+                if not APP.fullmatch(app) or not all(map(STEM.fullmatch, stems)):  # they become paths
+                    raise ValueError(f"{contents.BENCH_PLAN} has names that adt does not give")
     except Exception as error:  # zipfile, zlib and the plan's fields: BadZipFile, RuntimeError, KeyError, …
         raise InputError(f"{path} is no APK, or is damaged: {error}", remedy=remedy) from error
     if NAME not in names:
         raise InputError(f"{path} is no APK: it has no {NAME}", remedy=remedy)
     libraries = [match[1] for name in names if (match := re.fullmatch(r"lib/([^/]+)/[^/]+\.so", name))]
     return ApkContents(app, stems, tuple(dict.fromkeys(libraries)))
-
-
-def _plan(archive: zipfile.ZipFile) -> tuple[str, tuple[str, ...]]:
-    """Return the application id and the models."""
-    with archive.open(contents.BENCH_PLAN) as file:
-        plan = parse_json(file.read(LARGEST_PLAN))
-    app, stems = plan["app"], tuple(model["stem"] for model in plan["models"])
-    if not re.fullmatch(r"\w+(\.\w+)+", app, re.ASCII) or not all(map(STEM.fullmatch, stems)):
-        raise ValueError(f"{contents.BENCH_PLAN} has names that adt does not give")  # they become paths
-    return app, stems
 
 
 STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"

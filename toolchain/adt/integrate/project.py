@@ -75,9 +75,12 @@ def project(
         cls, free = given.get(model) or ("", free_names.give(model, "model", number=len(models) + 1))
         options = _for_model(pictures, model)
         api = _model_api(group[0].manifest, cls or free.pascal, free.snake, options)
+        by_device: dict[str, list[ModelPackage]] = {}  # in the packages' order
+        for package in group:
+            by_device.setdefault(package.manifest.target.device, []).append(package)
         first, *others = (
             ProjectModel(api, device, _variants(model, theirs, bundles))
-            for device, theirs in _by_device(group).items()
+            for device, theirs in by_device.items()
         )
         alternatives = []
         for other in others:
@@ -152,14 +155,6 @@ def _platform(manifest: PackageManifest) -> tuple[str, str]:
 
 def _device(manifest: PackageManifest) -> tuple[str, str, str]:
     return (*_platform(manifest), manifest.target.device)
-
-
-def _by_device(group: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
-    """Group a model's packages by the device that they were compiled for, in their order."""
-    devices: dict[str, list[ModelPackage]] = {}
-    for package in group:
-        devices.setdefault(package.manifest.target.device, []).append(package)
-    return devices
 
 
 def _check_bundles(bundles: Sequence[TargetBundle]) -> None:

@@ -204,7 +204,6 @@ class Removal:
     """Entries that no deployment needs."""
     size: int
     """Bytes of these entries."""
-    dead: tuple[str, ...]
     spared: tuple[StoredDeployment, ...]
     """Deployments that would go, too, if they were not in use."""
 
@@ -292,7 +291,6 @@ def choose(contents: Contents, keep: int) -> Removal:
         directories=tuple(sorted(contents.directories - digests)),
         store=store,
         size=sum(contents.store[name] for name in store),
-        dead=contents.dead,
         spared=tuple(spared),
     )
 
@@ -313,7 +311,7 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
             _remove(agent, [f"deployments/{record.file}" for record in removal.records])
             _remove(agent, [f"deployments/{digest}" for digest in removal.directories])
             _remove(agent, [f"store/{name}" for name in removal.store])
-            _remove(agent, removal.dead)
+            _remove(agent, contents.dead)
     removed = set(removal.records)
     return CleanReport(
         serial=device.serial,
@@ -322,7 +320,7 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
         in_use=tuple(record.file.removesuffix(".json") for record in removal.spared),
         files=len(removal.store),
         size=removal.size,
-        leftovers=len(removal.dead),
+        leftovers=len(contents.dead),
         deploying=contents.deploying,
         applied=not dry_run,
     )

@@ -71,15 +71,6 @@ class Completed:
         return last_lines(self.out, self.err, lines)
 
 
-def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError:
-    sentence = what or f"`{done.argv[0]}` failed on {done.serial}"
-    return DeviceError(
-        f"{sentence} (exit code {done.exit_code})",
-        remedy=remedy or "Read the program's own message above; run again with -v to see every command.",
-        details=f"$ adb -s {done.serial} shell {command_line(done.argv)}\n{done.tail()}",
-    )
-
-
 class RemoteCommand(contextlib.AbstractContextManager["RemoteCommand"]):
     """A command that runs on the device *serial* until the block of this context manager ends."""
 
@@ -235,5 +226,11 @@ def run(serial: str, argv: Sequence[str], *, v2: bool, **options: Unpack[ShellOp
     assert code is not None
     done = Completed(serial, tuple(argv), code, bytes(streams[STDOUT]), bytes(streams[STDERR]))
     if options.get("check", True) and code != 0:
-        raise failure(done, what=options.get("what", ""), remedy=options.get("remedy", ""))
+        what = options.get("what") or f"`{argv[0]}` failed on {serial}"
+        message = "Read the program's own message above; run again with -v to see every command."
+        raise DeviceError(
+            f"{what} (exit code {code})",
+            remedy=options.get("remedy") or message,
+            details=f"$ adb -s {serial} shell {command_line(done.argv)}\n{done.tail()}",
+        )
     return done
