@@ -269,14 +269,11 @@ def _executable(serial: str, output: str) -> Check:
     text, _, code = output.rpartition("code ")
     if code == str(TRIED):
         return ok(name, f"run from {TEMP}", "tried there")
-    reason = text.strip() or output or "no answer"
-    problem = (
-        f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy): {reason}"
-        if code == str(NOEXEC)
-        else f"nothing can be made and run in {TEMP}: {reason}"
-    )
+    problem = f"nothing can be made and run in {TEMP}"
+    if code == str(NOEXEC):
+        problem = f"{TEMP} does not let programs run (mounted noexec, or forbidden by its security policy)"
     remedy = f"Look at `adt adb -s {quote(serial)} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
-    return failed(name, problem, "tried there", remedy)
+    return failed(name, f"{problem}: {text.strip() or output or 'no answer'}", "tried there", remedy)
 
 
 OPENCL_FILES = "files on the device"

@@ -112,10 +112,9 @@ def planned_repairs(checks: Iterable[Check]) -> list[Fix]:
     """Collect the fixes that *checks* offer, each once; packages are installed in one go."""
     fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
     packages = [fix for fix in fixes if fix.action is Action.INSTALL]
-    if len(packages) > 1:
-        names = dict.fromkeys(name for fix in packages for name in fix.arguments)
-        fixes = [fix for fix in fixes if fix not in packages] + [Fix(Action.INSTALL, tuple(names))]
-    return fixes
+    names = dict.fromkeys(name for fix in packages for name in fix.arguments)
+    install = [Fix(Action.INSTALL, tuple(names))] if packages else []
+    return [fix for fix in fixes if fix not in packages] + install
 
 
 def mend(fix: Fix) -> Repair:
@@ -188,8 +187,7 @@ def _drop_bundle(names: tuple[str, ...]) -> tuple[bool, str]:
 
 
 def _drop_leftover(names: tuple[str, ...]) -> tuple[bool, str]:
-    for name in names:
-        path = _below_cache(name)
+    for path in map(_below_cache, names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -203,21 +203,15 @@ def check_tools(environ: Mapping[str, str], keytool: str | None) -> Check:
 
 
 EMULATOR = "virtual device"
-QEMU_PACKAGES = {prerequisites.INSTALL_QEMU: ("qemu-user-static",)}
-"""Remedies that are an apt-get of these packages."""
 
 
 def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator[Check]:
     """Judge each prerequisite; a virtual device is a convenience, so none fails."""
     for item in items:
-        packages = QEMU_PACKAGES.get(item.remedy, ())
-        yield Check(
-            f"{EMULATOR}: {item.name}",
-            Status.OK if item.ok else Status.WARNING,
-            item.found,
-            remedy=item.remedy,
-            fix=Fix(Action.INSTALL, packages) if packages else None,
-        )
+        qemu = item.remedy == prerequisites.INSTALL_QEMU  # an apt-get of this package
+        fix = Fix(Action.INSTALL, ("qemu-user-static",)) if qemu else None
+        status = Status.OK if item.ok else Status.WARNING
+        yield Check(f"{EMULATOR}: {item.name}", status, item.found, remedy=item.remedy, fix=fix)
 
 
 def running_emulators() -> list[state.EmulatorRecord]:
@@ -254,21 +248,18 @@ def check_stale(names: Sequence[str]) -> Iterator[Check]:
         )
 
 
-def _emulator_questions() -> Iterator[Question]:
-    def tried() -> Iterator[Check]:
+def questions(scope: Scope) -> Iterator[Question]:
+    """Yield the questions: Python, adt, TVM, programs, what an APK needs, the cache, the virtual device."""
+
+    def emulator() -> Iterator[Check]:
         try:
             yield from check_prerequisites(prerequisites.survey().checks)
         except AdtError as error:
             yield warning(EMULATOR, error.what, remedy=error.remedy)
 
-    yield Question(EMULATOR, tried)
-    yield Question(f"{EMULATOR}: records", lambda: check_stale(stale_emulators()))
-
-
-def questions(scope: Scope) -> Iterator[Question]:
-    """Yield the questions: Python, adt, TVM, programs, what an APK needs, the cache, the virtual device."""
     yield from _python_questions(scope)
     yield from _program_questions(scope)
     yield Question(APK, lambda: [check_tools(scope.environ, process.which("keytool"))])
     yield from storage.questions()
-    yield from _emulator_questions()
+    yield Question(EMULATOR, emulator)
+    yield Question(f"{EMULATOR}: records", lambda: check_stale(stale_emulators()))

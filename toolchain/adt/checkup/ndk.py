@@ -35,14 +35,11 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
     yield Check("NDK", status, verdict, f"{ndk.path}, from {ndk.origin}", remedy)
     for other in others:
         if other.origin in VARIABLES:
-            yield warning(
-                f"NDK of {other.origin}",
-                other.problem or f"{other.path} is not used: {ndk.origin} comes first",
-                other.origin,
-                f"Unset {other.origin} or let it name the same directory; other tools may take it.",
-            )
+            problem = other.problem or f"{other.path} is not used: {ndk.origin} comes first"
+            remedy = f"Unset {other.origin} or let it name the same directory; other tools may take it."
+            yield warning(f"NDK of {other.origin}", problem, other.origin, remedy)
     if installed := [other for other in others if other.origin not in VARIABLES]:
-        rows = [f"{other.path.name}{' (not usable)' if other.problem else ''}" for other in installed]
+        rows = [other.path.name + " (not usable)" * bool(other.problem) for other in installed]
         origin = f"{installed[0].path.parent}; `adt ndk list` says more"
         yield ok("other NDKs", ", ".join(rows), origin)
 

@@ -92,12 +92,9 @@ def examine(scope: Scope) -> Iterator[Check]:
         platform = package.manifest.target.platform
         path, origin = newest_bundle(package), "the newest one built here"
         if path is None:
-            yield warning(
-                "bundle",
-                f"none for {platform} was built here",
-                str(cache.cache_dir() / "bundles"),
-                f"adt build-target --for {platform}, or name one with --bundle DIR",
-            )
+            remedy = f"adt build-target --for {platform}, or name one with --bundle DIR"
+            where = str(cache.cache_dir() / "bundles")
+            yield warning("bundle", f"none for {platform} was built here", where, remedy)
     if path:
         bundle, check = check_bundle(path, origin)
         yield check

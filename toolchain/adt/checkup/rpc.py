@@ -172,14 +172,10 @@ def check_tracker(port: Port) -> Check:
     summary = port.tracker
     name, origin = f"tracker on {port.number}", port.holder
     if summary is None or not summary.servers:
-        return warning(
-            name,
-            "runs, but no server has registered with it",
-            origin,
-            "adt rpc start --serial S --key K starts one. For a server of your own look at its output: it "
-            "must name this tracker's port, and reach it from the device through `adb reverse "
-            f"tcp:{port.number} tcp:{port.number}`.",
-        )
+        reverse = f"adb reverse tcp:{port.number} tcp:{port.number}"
+        remedy = "adt rpc start --serial S --key K starts one. For a server of your own look at its output: "
+        remedy += f"it must name this tracker's port, and reach it from the device through `{reverse}`."
+        return warning(name, "runs, but no server has registered with it", origin, remedy)
     rows = [f"{row.key}: {row.free} of {row.total} free, {row.pending} waiting" for row in summary.queues]
     return ok(name, f"registered: {'; '.join(rows) or len(summary.servers)}", origin)
 

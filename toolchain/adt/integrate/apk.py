@@ -152,6 +152,7 @@ def min_sdk(project: Project) -> int:
 
 
 def manifest_text(project: Project, *, debuggable: bool = False) -> str:
+    opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
     return render(
         TEMPLATE,
         project=project,
@@ -160,7 +161,7 @@ def manifest_text(project: Project, *, debuggable: bool = False) -> str:
         version_name=__version__,
         min_sdk=min_sdk(project),
         target_sdk=NEWEST.target_sdk,
-        native_libraries=contents.opencl_libraries(project),
+        native_libraries=contents.OPENCL_LIBRARIES if opencl else (),
         debuggable=debuggable,
     )
 

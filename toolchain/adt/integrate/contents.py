@@ -34,12 +34,6 @@ targetSdkVersion 31 on, an app sees a vendor's library only if its manifest name
 public libraries has it, too."""
 
 
-def opencl_libraries(project: Project) -> tuple[str, ...]:
-    """Return the OpenCL libraries that an app's manifest names; none when no bundle has OpenCL."""
-    opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
-    return OPENCL_LIBRARIES if opencl else ()
-
-
 def apk_files(project: Project) -> dict[str, Path]:
     """Return the files of an APK, by their path in it."""
     return runtime_files(project) | model_files(project)
