@@ -220,30 +220,22 @@ class Wire(AbstractContextManager["Wire"]):
         self.deadline.moved()
         return count
 
-    def wait(self, *, write: bool) -> tuple[bool, bool]:
-        """Wait until there is something to read, or (with *write*) room to write: (readable, writable)."""
+    def wait(self) -> tuple[bool, bool]:
+        """Wait until there is something to read, or room to write: (readable, writable)."""
         poll = select.poll()
-        poll.register(self.sock, select.POLLIN | (select.POLLOUT if write else 0))
+        poll.register(self.sock, select.POLLIN | select.POLLOUT)
         while True:
             if events := poll.poll(self.deadline.patience() * 1000):
                 mask = events[0][1]
                 return bool(mask & ~select.POLLOUT), bool(mask & select.POLLOUT)
 
-    def _recv(self, receive: Callable[[], T]) -> T:
-        """Return the result of *receive*, acknowledged at once."""
+    def read_some(self, limit: int = 1 << 16) -> bytes:
+        """Read at least one byte; ``b""`` when the other side has hung up."""
         # The server's side of this socket holds a small piece back until the one before is acknowledged
         # (Nagle), and the kernel here takes 40 ms to do that when we only listen.
         if QUICKACK is not None:
             self.sock.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
-        return self._patiently(receive)
-
-    def read_some(self, limit: int = 1 << 16) -> bytes:
-        """Read at least one byte; ``b""`` when the other side has hung up."""
-        return self._recv(partial(self.sock.recv, limit))
-
-    def read_into(self, buffer: memoryview) -> int:
-        """Fill the start of *buffer*; returns how much of it, 0 when the other side has hung up."""
-        return self._recv(partial(self.sock.recv_into, buffer))
+        return self._patiently(partial(self.sock.recv, limit))
 
     def read_exactly(self, count: int) -> bytes:
         parts = bytearray()

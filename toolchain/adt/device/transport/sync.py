@@ -146,7 +146,7 @@ class SyncSession(contextlib.AbstractContextManager["SyncSession"]):
         """Send all of *data* and take answers as they come: a refusal ends the sending at once."""
         left = memoryview(data)
         while left:
-            readable, writable = self._wire.wait(write=True)
+            readable, writable = self._wire.wait()
             if readable:
                 self._take_answer()
                 while self._inbox.waiting:
@@ -195,26 +195,20 @@ class SyncSession(contextlib.AbstractContextManager["SyncSession"]):
 
 
 class _Inbox:
-    """Bytes that the daemon sent, read in large pieces into one buffer that is used again and again."""
+    """Bytes that the daemon sent, read in large pieces."""
 
     def __init__(self, wire: adb.Wire) -> None:
         self._wire = wire
-        self._view = memoryview(bytearray(BATCH))
-        self._start = self._end = 0
-
-    @property
-    def waiting(self) -> bool:
-        """Something was received and not yet taken."""
-        return self._start < self._end
+        self.waiting = memoryview(b"")
+        """Bytes that were received and not yet taken."""
 
     def some(self, limit: int) -> memoryview:
-        """Return from 1 to *limit* bytes, good until the next call."""
+        """Return from 1 to *limit* bytes."""
         if not self.waiting:
-            self._start, self._end = 0, self._wire.read_into(self._view)
-            if not self._end:
+            self.waiting = memoryview(self._wire.read_some(BATCH))
+            if not self.waiting:
                 raise self._wire.lost()
-        taken = self._view[self._start : min(self._end, self._start + limit)]
-        self._start += len(taken)
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
 
     def exactly(self, count: int) -> bytes:
