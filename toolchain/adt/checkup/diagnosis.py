@@ -32,8 +32,6 @@ MENDING_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Repair:
-    """One fix that was tried."""
-
     fix: Fix = field(metadata=FLAT)
     done: bool
     said: str
@@ -42,8 +40,6 @@ class Repair:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The checks of one run, and the repairs."""
-
     checks: tuple[Check, ...]
     """As things are now: after the repairs, if there were any."""
     repairs: tuple[Repair, ...] = ()

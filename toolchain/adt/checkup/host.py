@@ -37,7 +37,6 @@ def check_adt(missing: tuple[str, ...], package: Path) -> Check:
 
 
 def check_import(done: Finished) -> Check:
-    """Judge an `import tvm` in its own process."""
     name = "import tvm"
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"

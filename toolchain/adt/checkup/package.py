@@ -50,7 +50,6 @@ def newest_bundle(package: ModelPackage) -> Path | None:
 
 
 def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
-    """Check that the package runs on the bundle's runtime."""
     try:
         check_pair(bundle.manifest, package.manifest)
     except MismatchError as error:

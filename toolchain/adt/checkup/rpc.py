@@ -139,7 +139,6 @@ def look() -> list[Port]:
 
 
 def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
-    """Judge the ports that are not free."""
     trackers = [port for port in ports if port.tracker is not None]
     others = [port for port in ports if port.tracker is None]
     free, origin = f"{len(PORTS) - len(ports)} of {len(PORTS)} free", f"{PORTS} on 127.0.0.1"
@@ -203,7 +202,6 @@ def check_server(status: ServerStatus) -> Check:
 
 
 def check_packages(missing: Sequence[str]) -> Check:
-    """Judge whether TVM's own Python programs can start."""
     if missing:
         lack = f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it"
         return warning("Python packages", lack, remedy=install_command(*missing))

@@ -150,8 +150,6 @@ class OpenclCandidate:
 
 @dataclass(frozen=True)
 class OpenclReport:
-    """Report of adt_probe about OpenCL."""
-
     candidates: tuple[OpenclCandidate, ...]
     """In the order in which they were tried; TVM's first."""
     taken: str | None

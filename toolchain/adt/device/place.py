@@ -141,8 +141,6 @@ class RtvmOptions:
 
 @dataclass(frozen=True)
 class RtvmRun:
-    """Result of one run of the program."""
-
     outputs: dict[str, np.ndarray]
     """Every output of the entry, by name."""
     report: dict[str, Any]
@@ -278,7 +276,6 @@ class DevicePlace:
 
     @property
     def name(self) -> str:
-        """Name for people: the device's serial."""
         return self.device.serial
 
     @property

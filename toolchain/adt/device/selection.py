@@ -116,7 +116,6 @@ def reachable() -> tuple[DeviceInfo, ...]:
 
 
 def table(devices: Sequence[DeviceInfo]) -> str:
-    """Format the devices, one aligned line each, for an error's details."""
     rows = [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
     return "\n".join(aligned([("SERIAL", "STATE", "MODEL", "TRANSPORT"), *rows]))
 

@@ -30,8 +30,6 @@ BUILT_IN_KOTLIN = "2.2.10"
 
 @dataclass(frozen=True)
 class AndroidVersions:
-    """Versions that a Gradle project is built with."""
-
     agp: str
     """The Android Gradle plugin."""
     gradle: str

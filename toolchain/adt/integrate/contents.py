@@ -35,7 +35,6 @@ public libraries has it, too."""
 
 
 def apk_files(project: Project) -> dict[str, Path]:
-    """Return the files of an APK, by their path in it."""
     return runtime_files(project) | model_files(project)
 
 

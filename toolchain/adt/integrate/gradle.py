@@ -37,7 +37,6 @@ ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
 
 
 def aar_files(project: Project) -> tuple[OutputFile, ...]:
-    """Return the files of a Gradle project of the libraries."""
     readme = render(
         "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=project.android
     )

@@ -149,8 +149,6 @@ class ModelApi:
 
 @dataclass(frozen=True)
 class Variant:
-    """A model's package for one ABI, and the bundle that runs it."""
-
     package: ModelPackage
     bundle: TargetBundle
 
@@ -162,8 +160,6 @@ class Variant:
 
 @dataclass(frozen=True)
 class ReferenceOutput:
-    """Reference of an output."""
-
     data: bytes
     """The elements as float64, least significant byte first: one type for what reads them."""
     limit: float

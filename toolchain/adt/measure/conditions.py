@@ -36,8 +36,6 @@ COOL_DOWN_POLL = 5.0
 
 @dataclass(frozen=True)
 class Conditions:
-    """State that a machine reports just before the runs."""
-
     governors: tuple[str, ...]
     """Governors of the CPUs, each once; empty where the machine does not say."""
     external_power: bool | None

@@ -44,8 +44,6 @@ REFERENCE_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Reference:
-    """Something that knows the right outputs."""
-
     name: str
     """``onnxruntime``, …, ``host``, ``file``, or ``model``: another one, which is only nearly the same."""
     what: str

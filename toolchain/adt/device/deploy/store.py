@@ -74,8 +74,6 @@ class Inventory:
 
 @dataclass(frozen=True)
 class DeployPlan:
-    """Plan of :func:`apply`."""
-
     payload: Payload
     send: tuple[PayloadFile, ...]
     """To be sent, each content once."""

@@ -195,8 +195,6 @@ class Contents:
 
 @dataclass(frozen=True)
 class Removal:
-    """Deployments and files to be removed."""
-
     records: tuple[StoredDeployment, ...]
     directories: tuple[str, ...]
     """Digests of directories that no manifest names any more."""
