@@ -130,9 +130,8 @@ def probe(
         missing["page_size"] = "getconf PAGESIZE says nothing"
     android = None
     if facts.platforms[0].startswith("android-"):
-        release, fingerprint = (
-            facts.properties.get(f"ro.build.{name}", "") for name in ("version.release", "fingerprint")
-        )
+        fingerprint = facts.properties.get("ro.build.fingerprint", "")
+        release = facts.properties.get("ro.build.version.release", "")
         android = Android(release, facts.api_level, facts.abis, fingerprint)
     else:
         missing["android"] = "this is not Android"

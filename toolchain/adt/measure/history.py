@@ -338,32 +338,18 @@ def _changed(before: BenchRecord, after: BenchRecord) -> tuple[str, ...]:
 
 def render(report: TrendReport) -> str:
     """Render the page as HTML, UTF-8; see :func:`adt.host.document.web_page`."""
-    here = Path(__file__).parent
-    return web_page(
-        "benchmarks · adt report",
-        style=here / "report.css",
-        script=here / "report.js",
-        data=page_data(report),
-    )
+    style, script = (Path(__file__).with_name(f"report.{kind}") for kind in ("css", "js"))
+    return web_page("benchmarks · adt report", style=style, script=script, data=page_data(report))
 
 
 def page_data(report: TrendReport) -> dict[str, Any]:
-    series = [
-        {
-            **vars(each.key),
-            "note": each.key.note,
-            "regressed": each.regressed,
-            "headline": each.points[-1].record.method.headline,
-            "points": [_point_fields(point) for point in each.points],
-        }
-        for each in report.series
-    ]
-    return {
-        "threshold": report.threshold_percent,
-        "against": report.against,
-        "regressed": len(report.regressed),
-        "series": series,
-    }
+    rows = []
+    for series in report.series:
+        headline = series.points[-1].record.method.headline
+        facts = {"note": series.key.note, "regressed": series.regressed, "headline": headline}
+        rows.append({**vars(series.key), **facts, "points": list(map(_point_fields, series.points))})
+    head = {"threshold": report.threshold_percent, "against": report.against}
+    return {**head, "regressed": len(report.regressed), "series": rows}
 
 
 def _point_fields(point: Point) -> dict[str, Any]:

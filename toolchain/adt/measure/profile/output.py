@@ -21,13 +21,9 @@ from adt.package.inspection.profile import EVENTS, HOST_CLOCK, CallTime, KernelT
 
 def render(profile: Profile) -> str:
     """Render the page as HTML, UTF-8; of an emulated place it has no times at all."""
-    here = Path(__file__).parent
-    return web_page(
-        f"{profile.package} · adt profile",
-        style=here / "page.css",
-        script=here / "page.js",
-        data=page_data(profile),
-    )
+    style, script = (Path(__file__).with_name(f"page.{kind}") for kind in ("css", "js"))
+    title = f"{profile.package} · adt profile"
+    return web_page(title, style=style, script=script, data=page_data(profile))
 
 
 def page_data(profile: Profile) -> dict[str, Any]:
