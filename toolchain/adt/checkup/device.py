@@ -122,13 +122,9 @@ def check_server(server: Server, clients: Mapping[Path, int | None], origin: str
     """Judge the adb server, whose address *origin* named; *clients* has the protocol of each program."""
     where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
     if not server.running:
-        yield warning(
-            "adb server",
-            "not running, so devices cannot be listed; adt starts it when it is needed",
-            where,
-            "adt doctor --fix, or adb start-server",
-            Fix(Action.START_SERVER),
-        )
+        ended = "not running, so devices cannot be listed; adt starts it when it is needed"
+        start = "adt doctor --fix, or adb start-server"
+        yield warning("adb server", ended, where, start, Fix(Action.START_SERVER))
         return
     if server.problem:
         yield failed("adb server", server.problem, where, server.remedy)
@@ -144,12 +140,9 @@ def check_server(server: Server, clients: Mapping[Path, int | None], origin: str
                 "`adt adb -- kill-server`.",
             )
     if server.exposed:
-        yield warning(
-            "adb server's address",
-            f"it listens on {server.exposed}: every machine that reaches this one can use your devices",
-            where,
-            "adt adb -- kill-server, then start it without -a",
-        )
+        danger = f"it listens on {server.exposed}: every machine that reaches this one can use your devices"
+        remedy = "adt adb -- kill-server, then start it without -a"
+        yield warning("adb server's address", danger, where, remedy)
 
 
 def address_origin(scope: Scope) -> str:
@@ -173,14 +166,11 @@ def check_states(
     """Judge each device that adb lists; none at all is a fault if they are *needed*, or one is *named*."""
     ready = any(device.ready for device in devices)
     if named and named not in [device.serial for device in devices]:
-        connect = is_address(named)
-        yield failed(
-            f"device {named}",
-            f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}",
-            "--serial or ANDROID_SERIAL",
-            f"adt adb -- connect {named}" if connect else "Plug it in, or name another one (`adt devices`).",
-            Fix(Action.CONNECT, (named,)) if connect else None,
-        )
+        absent = f"adb does not see it; it sees {', '.join(d.serial for d in devices) or 'no device'}"
+        remedy, fix = "Plug it in, or name another one (`adt devices`).", None
+        if is_address(named):
+            remedy, fix = f"adt adb -- connect {named}", Fix(Action.CONNECT, (named,))
+        yield failed(f"device {named}", absent, "--serial or ANDROID_SERIAL", remedy, fix)
     for device in devices:
         name = f"device {device.serial}"
         model = f"{device.model}, " if device.model else ""
@@ -199,13 +189,9 @@ def check_states(
     for record in running:
         serial = f"127.0.0.1:{record.port}"
         if serial not in [device.serial for device in devices] and serial != named:
-            yield warning(
-                f"virtual device {record.name}",
-                f"it runs as {serial}, but adb is not connected to it",
-                str(emulators_directory()),
-                f"adb connect {serial}",
-                Fix(Action.CONNECT, (serial,)),
-            )
+            unseen, where = f"it runs as {serial}, but adb is not connected to it", str(emulators_directory())
+            fix = Fix(Action.CONNECT, (serial,))
+            yield warning(f"virtual device {record.name}", unseen, where, f"adb connect {serial}", fix)
     if not devices and not running and not named:
         yield failed("devices", "adb sees none", remedy=selection.ADVICE, needed=needed)
 

@@ -238,13 +238,12 @@ def _records() -> dict[str, state.EmulatorRecord | None]:
 def check_stale(names: Sequence[str]) -> Iterator[Check]:
     """Warn of records that nothing stands behind."""
     if names:
-        yield warning(
-            f"{EMULATOR}: records",
-            f"{', '.join(names)} is recorded as running but does not run",
-            str(state.emulators_directory()),
-            "adt doctor host --fix, or adt emulator list (both remove the record; /data and the log stay)",
-            Fix(Action.REMOVE_RECORDS, tuple(names)),
+        stale = f"{', '.join(names)} is recorded as running but does not run"
+        remedy = (
+            "adt doctor host --fix, or adt emulator list (both remove the record; /data and the log stay)"
         )
+        fix, where = Fix(Action.REMOVE_RECORDS, tuple(names)), str(state.emulators_directory())
+        yield warning(f"{EMULATOR}: records", stale, where, remedy, fix)
 
 
 def questions(scope: Scope) -> Iterator[Question]:

@@ -57,29 +57,20 @@ def check_contents(root: Path) -> Iterator[Check]:
     counted = f"{size_text(size)} in {len(entries)} entries and {len(bundles)} bundles"
     origin = "names, sizes and times, not every byte"
     yield ok(f"{NAME} contents", counted if whole else f"at least {counted}", origin)
+    mend = "adt doctor host --fix"
+    changed = "changed since it was made; if its bytes differ, adt makes it again when it is needed"
     for name in (path.relative_to(root).as_posix() for path in entries if _changed(path)):
-        yield warning(
-            f"{NAME} entry {name}",
-            "changed since it was made; if its bytes differ, adt makes it again when it is needed",
-            remedy="adt doctor host --fix   (reads every byte; removes it only if it is damaged)",
-            fix=Fix(Action.DROP_ENTRY, (name,)),
-        )
+        remedy = f"{mend}   (reads every byte; removes it only if it is damaged)"
+        yield warning(f"{NAME} entry {name}", changed, "", remedy, Fix(Action.DROP_ENTRY, (name,)))
     for bundle in bundles:
         if problem := _bundle_problem(bundle):
-            yield warning(
-                f"bundle {bundle.name}",
-                problem,
-                remedy="adt doctor host --fix   (removes it; `adt build-target` packs it again)",
-                fix=Fix(Action.DROP_BUNDLE, (bundle.name,)),
-            )
+            remedy = f"{mend}   (removes it; `adt build-target` packs it again)"
+            fix = Fix(Action.DROP_BUNDLE, (bundle.name,))
+            yield warning(f"bundle {bundle.name}", problem, "", remedy, fix)
     if leftovers := tuple(path.relative_to(root).as_posix() for path in _leftovers(root)):
-        shown = ", ".join(leftovers[:3]) + (", …" if len(leftovers) > 3 else "")
-        yield warning(
-            f"{NAME} leftovers",
-            f"{len(leftovers)} left by processes that were killed: {shown}",
-            remedy="adt doctor host --fix",
-            fix=Fix(Action.DROP_LEFTOVER, leftovers),
-        )
+        shown = ", ".join(leftovers[:3]) + ", …" * (len(leftovers) > 3)
+        left = f"{len(leftovers)} left by processes that were killed: {shown}"
+        yield warning(f"{NAME} leftovers", left, "", mend, Fix(Action.DROP_LEFTOVER, leftovers))
 
 
 def _size(root: Path) -> tuple[int, bool]:

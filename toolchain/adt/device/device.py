@@ -101,13 +101,10 @@ class Device:
         inline: bool = False,
     ) -> RemoteCommand:
         """Start *argv*, *inline* as for :class:`RemoteCommand`, and return it running: a context manager."""
+        deadline = Deadline(timeout, f"running `{argv[0]}` on {self.serial}")
+        v2 = "shell_v2" in self.features
         return RemoteCommand(
-            self.serial,
-            argv,
-            v2="shell_v2" in self.features,
-            deadline=Deadline(timeout, f"running `{argv[0]}` on {self.serial}"),
-            keep_stdin=keep_stdin,
-            inline=inline,
+            self.serial, argv, v2=v2, deadline=deadline, keep_stdin=keep_stdin, inline=inline
         )
 
     @contextlib.contextmanager

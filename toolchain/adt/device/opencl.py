@@ -17,6 +17,10 @@ SCHEMA_VERSION = 1
 _VENDOR = ("libOpenCL.so", "libOpenCL-pixel.so", "libOpenCL_adreno.so", "libPVROCL.so", "libmali.so")
 _EGL = ("libGLES_mali.so", "libmali.so")
 _ROOTS = ("/vendor", "/system/vendor", "/system", "/odm", "/system_ext", "/product")
+_LINUX_ROOTS = """
+    /usr/lib /usr/lib/aarch64-linux-gnu /usr/lib/arm-linux-gnueabihf /usr/lib/x86_64-linux-gnu
+    /usr/lib64 /usr/lib32 /usr/local/lib
+"""
 PLACES = (
     *(
         f"{root}/{lib}/{name}"
@@ -27,15 +31,7 @@ PLACES = (
     *(f"/data/data/org.pocl.libs/files/{lib}/libpocl.so" for lib in ("lib64", "lib")),
     *(
         f"{root}/{name}"
-        for root in (
-            "/usr/lib",
-            "/usr/lib/aarch64-linux-gnu",
-            "/usr/lib/arm-linux-gnueabihf",
-            "/usr/lib/x86_64-linux-gnu",
-            "/usr/lib64",
-            "/usr/lib32",
-            "/usr/local/lib",
-        )
+        for root in _LINUX_ROOTS.split()
         for name in ("libOpenCL.so", "libOpenCL.so.1", "libpocl.so", "libmali.so")
     ),
 )

@@ -304,16 +304,9 @@ class DevicePlace:
         with workspace(device, f"{deployment.base}/runs", uses=deployment.digest) as directory:
             if data is not None:
                 device.push(data, f"{directory}/{INPUTS}")
-            done = device.script(
-                script("run"),
-                directory,
-                deployment.manifest,
-                f"{home}/lib",
-                *argv,
-                timeout=timeout,
-                check=False,
-                doing=f"running {deployment.name} on {device.serial}" + " (emulated)" * self.emulated,
-            )
+            words = (directory, deployment.manifest, f"{home}/lib", *argv)
+            doing = f"running {deployment.name} on {device.serial}" + " (emulated)" * self.emulated
+            done = device.script(script("run"), *words, timeout=timeout, check=False, doing=doing)
             crashes = f"the device's crash log: adt adb -s {device.serial} -- logcat -d -b crash"
             ended = ProgramExit(device.serial, done.exit_code, done.out, done.err, crashes)
             if ended.exit_code == NO_DEVICE and options.device == "opencl":

@@ -24,6 +24,7 @@ from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
 from adt.device.survey import HARDWARE, Cpu, Gpu, Memory, Survey, Thermal
 from adt.device.transport import adb
+from adt.device.transport.shell import ShellOptions
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
@@ -96,14 +97,9 @@ class Probe:
 
 def survey_hardware(device: Device, *parts: str, libraries: Sequence[str] = ()) -> Survey:
     """Ask *device* for its hardware, and for *parts* of the survey."""
-    return device.survey(
-        *HARDWARE,
-        *parts,
-        libraries=libraries,
-        timeout=device.allow(SURVEY_SECONDS),
-        doing=f"probing {device.serial}",
-        what=f"probing {device.serial} failed",
-    )
+    limit, doing = device.allow(SURVEY_SECONDS), f"probing {device.serial}"
+    options: ShellOptions = {"timeout": limit, "doing": doing, "what": f"{doing} failed"}
+    return device.survey(*HARDWARE, *parts, libraries=libraries, **options)
 
 
 def probe(
@@ -208,15 +204,9 @@ def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
     with workspace(device, f"{user_directory()}/tmp") as directory:
         program = f"{directory}/adt_probe"
         device.push(bundle.file(opencl.PROGRAM), program, mode=0o755)
-        done = device.script(
-            script("probe"),
-            program,
-            str(LIBRARY_SECONDS),
-            *opencl.places(bundle.manifest.platform),
-            timeout=device.allow(PROGRAM_SECONDS),
-            check=False,
-            doing=f"asking {device.serial} for OpenCL",
-        )
+        words = (program, str(LIBRARY_SECONDS), *opencl.places(bundle.manifest.platform))
+        limit, doing = device.allow(PROGRAM_SECONDS), f"asking {device.serial} for OpenCL"
+        done = device.script(script("probe"), *words, timeout=limit, check=False, doing=doing)
     if done.exit_code:
         words = "; ".join(done.tail(3).splitlines()) or "it said nothing"
         raise DeviceError(

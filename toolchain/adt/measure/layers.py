@@ -299,15 +299,8 @@ class CallComparer:
         worst = max(range(len(each)), key=each.__getitem__)
         verdict = WRONG if each[worst] > limit else PASSES_ON if max(far) > limit else RIGHT
         self.wrong += verdict == WRONG
-        return replace(
-            row,
-            verdict=verdict,
-            limit=limit,
-            alone=each[worst],
-            along=max(far),
-            metrics=figures[worst],
-            output=plain.outputs[worst],
-        )
+        row = replace(row, verdict=verdict, limit=limit, alone=each[worst], along=max(far))
+        return replace(row, metrics=figures[worst], output=plain.outputs[worst])
 
     def _limit(self, arguments: Sequence[Array], got: Sequence[Array]) -> float:
         if all(array.dtype.kind != "f" for array in got):

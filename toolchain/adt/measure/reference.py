@@ -131,15 +131,9 @@ def _run_on_host(
     from adt.compiler.compile import cached_package
     from adt.package.host_run.run import run_package
 
-    plain = settings.compile.but(
-        target="cpu",
-        cpu="generic",
-        precision="float32",
-        keep_float32=(),
-        half_only=(),
-        offload="none",
-        shapes=tuple(package.manifest.made.settings.get("shapes", ())),
-    )
+    shapes = tuple(package.manifest.made.settings.get("shapes", ()))
+    plain = settings.compile.but(target="cpu", cpu="generic", offload="none", shapes=shapes)
+    plain = plain.but(precision="float32", keep_float32=(), half_only=())
     build = settings.build.but(alignment=0)
     job = CompileJob(model, PLATFORMS["host"], replace(settings, compile=plain, build=build), plain=True)
     return run_package(cached_package(job).path, inputs, timeout=HOST_TIMEOUT)
