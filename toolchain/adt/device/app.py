@@ -50,12 +50,9 @@ def install(
         )
     with workspace(device, f"{user_directory()}/runs") as directory:
         device.push(apk, f"{directory}/app.apk", mode=0o644, progress=progress)
-        done = device.shell(
-            ("pm", "install", "-r", "-t", f"{directory}/app.apk"),
-            timeout=timeout,
-            check=False,
-            doing=f"installing {apk.name} on {device.serial}",
-        )
+        words = ("pm", "install", "-r", "-t", f"{directory}/app.apk")
+        doing = f"installing {apk.name} on {device.serial}"
+        done = device.shell(words, timeout=timeout, check=False, doing=doing)
     if done.exit_code != 0 or not re.search(r"^Success", done.out, re.MULTILINE):
         begin = f"{apk.name} was not installed on {device.serial}"
         raise _failure(done, _NOT_INSTALLED, app=app, begin=begin)
@@ -87,21 +84,13 @@ def run_app(
         remedy=f"Remove the app and install it again: adt adb -s {device.serial} -- uninstall {app}.",
     )
     try:
-        started = device.shell(
-            ("am", "start", "-n", f"{app}/{activity}"),
-            check=False,
-            timeout=60.0,
-            doing=f"starting {app} on {device.serial}",
-        )
+        words, doing = ("am", "start", "-n", f"{app}/{activity}"), f"starting {app} on {device.serial}"
+        started = device.shell(words, check=False, timeout=60.0, doing=doing)
         if started.exit_code != 0 or re.search(r"^(Error|Exception|java\.)", started.tail(), re.MULTILINE):
             raise _failure(started, _NOT_STARTED, app=app)
-        done = device.script(
-            script("app_wait"),
-            *(directory, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
-            timeout=timeout + 60.0,
-            check=False,
-            doing=f"waiting for {app} on {device.serial}",
-        )
+        arguments = (directory, app, str(int(timeout)), str(STARTING_SECONDS), over, *files)
+        limit, doing = timeout + 60.0, f"waiting for {app} on {device.serial}"
+        done = device.script(script("app_wait"), *arguments, timeout=limit, check=False, doing=doing)
         if done.exit_code in (GONE, TOO_LONG):
             raise _no_results(device, app, done, timeout)
         if done.exit_code != 0:
@@ -303,13 +292,10 @@ def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app:
     check_app(app)
     pairs = [word for file in payload.files for word in (file.sha256, file.name)]
     copy = ("run-as", app, "sh", "-c", script("private_copy"), "sh")
+    words = (*copy, deployment.directory, deployment.digest, *pairs)
+    limit, doing = device.allow(COPY_SECONDS), f"copying {deployment.name} into {app} on {device.serial}"
     with workspace(device, f"{deployment.base}/runs", uses=deployment.digest):
-        done = device.shell(
-            (*copy, deployment.directory, deployment.digest, *pairs),
-            timeout=device.allow(COPY_SECONDS),
-            check=False,
-            doing=f"copying {deployment.name} into {app} on {device.serial}",
-        )
+        done = device.shell(words, timeout=limit, check=False, doing=doing)
     match = re.search(r"^at (/.*)$", done.out, re.MULTILINE)
     if done.exit_code == DAMAGED:
         raise DeviceError(

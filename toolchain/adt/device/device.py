@@ -51,11 +51,8 @@ class Device:
     @cached_property
     def features(self) -> frozenset[str]:
         """Features of the device's daemon, as adb lists them."""
-        text = adb.query(
-            adb.host_service(self.serial, "features"),
-            serial=self.serial,
-            doing=f"asking {self.serial} for its features",
-        )
+        service, doing = adb.host_service(self.serial, "features"), f"asking {self.serial} for its features"
+        text = adb.query(service, serial=self.serial, doing=doing)
         return frozenset(text.strip().split(","))
 
     @cached_property

@@ -235,11 +235,8 @@ def explain(done: ProgramExit) -> AdtError:
         OUT_OF_MEMORY: (OutOfMemory, "Use a smaller model, or compile it for smaller inputs."),
         BAD_INPUT: (InputError, "adt inspect shows the inputs that the model takes."),
     }.get(code, (RunError, f"Look at {done.log}."))
-    error: AdtError = kind(
-        what or f"rtvm failed on {where} (exit code {code})",
-        remedy=remedy or otherwise,
-        details=more if what else done.tail(),
-    )
+    message, details = what or f"rtvm failed on {where} (exit code {code})", more if what else done.tail()
+    error: AdtError = kind(message, remedy=remedy or otherwise, details=details)
     return error
 
 

@@ -155,12 +155,8 @@ class Survey:
         """Return what decides which bundles and packages the device takes."""
         # a value may have line breaks in it; it ends at a "]" that ends a line
         properties = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]$", self["properties"], re.MULTILINE | re.DOTALL)
-        return DeviceFacts(
-            dict(properties),
-            self["machine"],
-            natural(self["page"]),
-            common_features(self["features"], self["machine"]),
-        )
+        features = common_features(self["features"], self["machine"])
+        return DeviceFacts(dict(properties), self["machine"], natural(self["page"]), features)
 
     @property
     def selinux(self) -> str | None:

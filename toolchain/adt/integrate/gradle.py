@@ -166,12 +166,8 @@ def _lowest_api_level(project: Project) -> int:
 def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
     """Return the metadata of prefab for the library of one ABI that C++ links."""
     manifest = bundle.manifest
-    facts = render(
-        "aar/prefab/abi.json.j2",
-        abi=manifest.abi,
-        api_level=manifest.api_level,
-        ndk=int((manifest.ndk_revision or project.android.ndk).split(".")[0]),
-    )
+    ndk = int((manifest.ndk_revision or project.android.ndk).split(".")[0])
+    facts = render("aar/prefab/abi.json.j2", abi=manifest.abi, api_level=manifest.api_level, ndk=ndk)
     directory = f"{RUNTIME_MODULE}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
     return TextFile(f"{directory}/abi.json", facts)
 

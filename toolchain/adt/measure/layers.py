@@ -53,16 +53,13 @@ def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
             "rtvm did not say which calls it makes",
             remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
         )
-    return [
-        KernelCall(
-            int(call["index"]),
-            str(call["name"]),
-            tuple(str(argument["scope"]) for argument in call["arguments"]),
-            bytes=sum(size_of(argument["shape"], argument["dtype"]) or 0 for argument in call["arguments"]),
-        )
-        for call in profile["calls"]
-        if not call["builtin"]
-    ]
+    calls = []
+    for call in profile["calls"]:
+        if not call["builtin"]:
+            scopes = tuple(str(argument["scope"]) for argument in call["arguments"])
+            size = sum(size_of(argument["shape"], argument["dtype"]) or 0 for argument in call["arguments"])
+            calls.append(KernelCall(int(call["index"]), str(call["name"]), scopes, bytes=size))
+    return calls
 
 
 def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]:

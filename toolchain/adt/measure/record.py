@@ -203,13 +203,9 @@ class Protocol:
     @property
     def key(self) -> str:
         """Key that tells apart measurements that must not be compared: the name, and what was changed."""
-        base = PROTOCOLS[self.name]
-        changed = [
-            f"{field.name}={getattr(self, field.name):g}"
-            for field in dataclasses.fields(self)
-            if field.name not in ("name", "headline", "rounds")
-            and getattr(self, field.name) != getattr(base, field.name)
-        ]
+        names, base = ("warmup_runs", "warmup_ms", "runs", "seconds"), PROTOCOLS[self.name]
+        values = {name: getattr(self, name) for name in names}
+        changed = [f"{name}={each:g}" for name, each in values.items() if each != getattr(base, name)]
         return f"{self.name} ({', '.join(changed)})" if changed else self.name
 
     @property

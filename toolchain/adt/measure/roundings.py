@@ -172,13 +172,11 @@ def explained(
         if any(name not in answer or answer[name].shape != got[name].shape for answer in answers):
             continue
         (exact,) = compare({name: got[name]}, {name: answers[0][name]}, limits, precision, quanta).outputs
-        rows[name] = (
-            replace(rows[name], reason="", options=(), note=BY_NODE)
-            if exact.passed
-            else _by_spread(
-                rows[name], got[name], [answer[name] for answer in answers], precision, quanta.get(name, 0.0)
-            )
-        )
+        if exact.passed:
+            rows[name] = replace(rows[name], reason="", options=(), note=BY_NODE)
+        else:
+            others, step = [answer[name] for answer in answers], quanta.get(name, 0.0)
+            rows[name] = _by_spread(rows[name], got[name], others, precision, step)
     return replace(verification, outputs=tuple(rows.values()))
 
 

@@ -104,14 +104,12 @@ def compare(
     steps. Where nothing finite could be compared, an output does not pass; where something is NaN or
     infinite it passes with ``allow_nonfinite`` only.
     """
-    names = [*reference, *(name for name in got if name not in reference)]
-    steps = quanta or {}
-    rows = tuple(
-        _compare_one(name, got.get(name), reference.get(name), limits, precision, steps.get(name, 0.0))
-        for name in names
-    )
+    rows = []
+    for name in dict.fromkeys((*reference, *got)):
+        quantum = (quanta or {}).get(name, 0.0)
+        rows.append(_compare_one(name, got.get(name), reference.get(name), limits, precision, quantum))
     wide = limits_for(precision, limits)
-    return Verification(rows, wide.max_abs, wide.max_rel)
+    return Verification(tuple(rows), wide.max_abs, wide.max_rel)
 
 
 def accuracy(

@@ -186,12 +186,8 @@ def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> In
     hashes = {name: name for name in inventory.stats if name not in doubtful}
     if doubtful:
         files = [file for file in payload.files if file.sha256 in doubtful]
-        answer = agent.ask(
-            "hash",
-            lines=doubtful,
-            timeout=agent.device.allow(_budget(files)),
-            doing=f"hashing what is on {serial}",
-        )
+        limit = agent.device.allow(_budget(files))
+        answer = agent.ask("hash", lines=doubtful, timeout=limit, doing=f"hashing what is on {serial}")
         if answer.code == NO_HASHER:
             raise _no_hasher(serial)
         sums = parse_sums(answer.text)

@@ -325,13 +325,9 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
 
 
 def _remove(agent: Agent, paths: Sequence[str]) -> None:
+    limit, doing = agent.device.allow(SLOW), f"cleaning {agent.device.serial}"
     for at in range(0, len(paths), BATCH):
-        answer = agent.ask(
-            "remove",
-            lines=paths[at : at + BATCH],
-            timeout=agent.device.allow(SLOW),
-            doing=f"cleaning {agent.device.serial}",
-        )
+        answer = agent.ask("remove", lines=paths[at : at + BATCH], timeout=limit, doing=doing)
         if answer.code != 0:
             raise DeviceError(
                 f"not everything could be removed from {agent.device.serial}",
