@@ -122,9 +122,9 @@ def check_server(server: Server, clients: Mapping[Path, int | None], origin: str
     """Judge the adb server, whose address *origin* named; *clients* has the protocol of each program."""
     where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
     if not server.running:
-        ended = "not running, so devices cannot be listed; adt starts it when it is needed"
+        state = "not running, so devices cannot be listed; adt starts it when it is needed"
         start = "adt doctor --fix, or adb start-server"
-        yield warning("adb server", ended, where, start, Fix(Action.START_SERVER))
+        yield warning("adb server", state, where, start, Fix(Action.START_SERVER))
         return
     if server.problem:
         yield failed("adb server", server.problem, where, server.remedy)
@@ -189,9 +189,9 @@ def check_states(
     for record in running:
         serial = f"127.0.0.1:{record.port}"
         if serial not in [device.serial for device in devices] and serial != named:
-            unseen, where = f"it runs as {serial}, but adb is not connected to it", str(emulators_directory())
+            state, where = f"it runs as {serial}, but adb is not connected to it", str(emulators_directory())
             fix = Fix(Action.CONNECT, (serial,))
-            yield warning(f"virtual device {record.name}", unseen, where, f"adb connect {serial}", fix)
+            yield warning(f"virtual device {record.name}", state, where, f"adb connect {serial}", fix)
     if not devices and not running and not named:
         yield failed("devices", "adb sees none", remedy=selection.ADVICE, needed=needed)
 
@@ -323,12 +323,9 @@ def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iter
     if chosen and device and platform:
         width, height = device.image2d_max_width, device.image2d_max_height
         size = f"images up to {width} × {height}" if device.images else "no images"
-        yield ok(
-            f"{serial}: OpenCL",
-            f"{chosen.library}: {platform.name}, {device.kind} {device.name}, "
-            f"driver {device.driver_version}, {size}, fp16 {'yes' if device.fp16 else 'no'}",
-            OPENCL_PROGRAM,
-        )
+        offers = f"driver {device.driver_version}, {size}, fp16 {'yes' if device.fp16 else 'no'}"
+        answer = f"{chosen.library}: {platform.name}, {device.kind} {device.name}, {offers}"
+        yield ok(f"{serial}: OpenCL", answer, OPENCL_PROGRAM)
     else:
         yield _opencl_unusable(serial, facts, report)
     for candidate in report.candidates:

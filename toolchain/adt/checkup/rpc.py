@@ -153,13 +153,10 @@ def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
         yield ok("ports", free, origin)
     for port in trackers:
         if port.exposed:
-            danger = "whoever reaches this machine can run code through TVM's RPC"
-            yield warning(
-                f"tracker on {port.number}",
-                f"listens on {port.address}: {danger}",
-                port.holder,
-                "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)",
-            )
+            name = f"tracker on {port.number}"
+            danger = f"listens on {port.address}: whoever reaches this machine can run code through TVM's RPC"
+            remedy = "Start it without --expose (adt's), or with --host 127.0.0.1 (TVM's)"
+            yield warning(name, danger, port.holder, remedy)
     if not trackers:
         yield ok("tracker", f"none runs on {PORTS}; only tuning on a device needs one")
     for port in trackers:

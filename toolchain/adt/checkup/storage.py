@@ -57,20 +57,20 @@ def check_contents(root: Path) -> Iterator[Check]:
     counted = f"{size_text(size)} in {len(entries)} entries and {len(bundles)} bundles"
     origin = "names, sizes and times, not every byte"
     yield ok(f"{NAME} contents", counted if whole else f"at least {counted}", origin)
-    mend = "adt doctor host --fix"
+    command = "adt doctor host --fix"
     changed = "changed since it was made; if its bytes differ, adt makes it again when it is needed"
     for name in (path.relative_to(root).as_posix() for path in entries if _changed(path)):
-        remedy = f"{mend}   (reads every byte; removes it only if it is damaged)"
+        remedy = f"{command}   (reads every byte; removes it only if it is damaged)"
         yield warning(f"{NAME} entry {name}", changed, "", remedy, Fix(Action.DROP_ENTRY, (name,)))
     for bundle in bundles:
         if problem := _bundle_problem(bundle):
-            remedy = f"{mend}   (removes it; `adt build-target` packs it again)"
+            remedy = f"{command}   (removes it; `adt build-target` packs it again)"
             fix = Fix(Action.DROP_BUNDLE, (bundle.name,))
             yield warning(f"bundle {bundle.name}", problem, "", remedy, fix)
     if leftovers := tuple(path.relative_to(root).as_posix() for path in _leftovers(root)):
         shown = ", ".join(leftovers[:3]) + ", …" * (len(leftovers) > 3)
-        left = f"{len(leftovers)} left by processes that were killed: {shown}"
-        yield warning(f"{NAME} leftovers", left, "", mend, Fix(Action.DROP_LEFTOVER, leftovers))
+        problem = f"{len(leftovers)} left by processes that were killed: {shown}"
+        yield warning(f"{NAME} leftovers", problem, "", command, Fix(Action.DROP_LEFTOVER, leftovers))
 
 
 def _size(root: Path) -> tuple[int, bool]:

@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.run")
 
 # Exit codes of rtvm
-OK, USAGE, DAMAGED, BAD_INPUT, RUN_FAILED, DOES_NOT_FIT, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = (
-    0,
-    *range(2, 10),
-)
+OK = 0
+USAGE, DAMAGED, BAD_INPUT, RUN_FAILED, DOES_NOT_FIT, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 INPUTS, OUTPUTS, TIMES, CALLS = "in.npz", "out.npz", "times.npz", "calls.npz"

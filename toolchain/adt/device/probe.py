@@ -302,9 +302,8 @@ def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     if not info.ready:
         return replace(entry, problem=info.state, remedy=adb.state_remedy(info.state, info.serial))
     try:
-        survey = Device(info.serial).survey(
-            "boot", timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
-        )
+        doing = f"asking {info.serial} what it is"
+        survey = Device(info.serial).survey("boot", timeout=seconds, check=False, doing=doing)
     except AdtError as error:
         return replace(entry, problem=error.what, remedy=error.remedy)
     facts = survey.facts

@@ -205,10 +205,11 @@ def _connect_again(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
             connect(address, seconds=RECONNECT_SECONDS)
         except (NoDevice, DeviceError) as error:
             log.debug("%s", error)
-    offline = {(address, "offline") for address in addresses}
-    return listed_when(
-        lambda devices: offline.isdisjoint((d.serial, d.state) for d in devices), HANDSHAKE_SECONDS
-    )
+
+    def connected(devices: Sequence[DeviceInfo]) -> bool:
+        return not any(d.serial in addresses and d.state == "offline" for d in devices)
+
+    return listed_when(connected, HANDSHAKE_SECONDS)
 
 
 def connect(serial: str, *, seconds: float | None = None) -> str:

@@ -211,10 +211,8 @@ def _describe(tensor: TensorApi) -> list[str]:
     if tensor.element.dtype == "float16":
         lines.append("Half precision: the bits of each number.")
     if image := tensor.image:
-        lines.append(
-            f"A picture: {image.layout}, {image.height} rows of {image.width} pixels, {image.color}, "
-            f"{image.normalisation}."
-        )
+        size = f"{image.height} rows of {image.width} pixels"
+        lines.append(f"A picture: {image.layout}, {size}, {image.color}, {image.normalisation}.")
     return lines
 
 

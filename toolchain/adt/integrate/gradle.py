@@ -37,25 +37,16 @@ ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
 
 
 def aar_files(project: Project) -> tuple[OutputFile, ...]:
-    readme = render(
-        "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=project.android
-    )
-    return (
-        TextFile("README.md", readme, users=True),
-        *_gradle_project(project, app=False),
-        *_runtime_module(project),
-        *_library_module(project),
-    )
+    values = {"min_sdk": _lowest_api_level(project), "project": project, "versions": project.android}
+    readme = render("aar/README.md.j2", **values)
+    modules = (*_runtime_module(project), *_library_module(project))
+    return (TextFile("README.md", readme, users=True), *_gradle_project(project, app=False), *modules)
 
 
 def android_app_files(project: Project) -> tuple[OutputFile, ...]:
     """Return a Gradle project of the libraries and an application: the user's, but for its benchmark."""
-    return (
-        *_gradle_project(project, app=True),
-        *_runtime_module(project),
-        *_library_module(project),
-        *_app_module(project),
-    )
+    modules = (*_runtime_module(project), *_library_module(project), *_app_module(project))
+    return (*_gradle_project(project, app=True), *modules)
 
 
 def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
@@ -280,9 +271,8 @@ def _labels(project: Project, entry: EntryApi) -> tuple[str, ...]:
     """Return the labels, if an output has a score for each."""
     count = len(project.labels)
     if count and not any(_ranked(tensor, count) for tensor in entry.outputs):
-        log.warning(
-            "no output of %s has %d scores, so the screen shows no labels", project.models[0].api.name, count
-        )
+        name = project.models[0].api.name
+        log.warning("no output of %s has %d scores, so the screen shows no labels", name, count)
         return ()
     return project.labels
 

@@ -88,8 +88,7 @@ def _tensor_classes(model: ModelApi) -> set[str]:
 def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
     """Return the names of the runtime that the class of *model* uses."""
     names = {"AdtException", "NativeRunner", "RunnerInfo", "RunnerOptions", "Tensor"} | _tensor_classes(model)
-    if android:
-        names.add("PackagedModel")
+    names |= {"PackagedModel"} if android else set()
     if model.takes_pictures:
         names |= {"ImageFiller", "PictureFit", "YuvFrame"} | ({"AndroidPictures"} if android else set())
     return sorted(names)

@@ -126,9 +126,8 @@ def comment(text: str) -> str:
 
 def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
     """Break the text into lines of *width* characters at most, with *prefix* before all but the first."""
-    lines = textwrap.wrap(
-        text, max(20, width - len(prefix)), break_long_words=False, break_on_hyphens=False
-    ) or [""]
+    width = max(20, width - len(prefix))
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return ("\n" + prefix).join(lines)
 
 

@@ -165,22 +165,20 @@ def record_of(raw: Mapping[str, Any], path: Path) -> BenchRecord:
 
 def _problem(document: AppBench) -> str:
     """Return what no application would write; empty when all is well."""
-    times = [document.warmup_ms, document.load_ms, document.first_run_ms]
-    times += [*document.run_ms, *document.start_ms]
-    if document.writer not in WRITERS:
-        return f"its writer is {document.writer!r}"
-    if document.device.kind not in ("cpu", "opencl"):
-        return f"its device is {document.device.kind!r}"
-    if not is_moment(document.when):
-        return f"its time is {document.when!r}"
-    if not document.run_ms or len(document.run_ms) != len(document.start_ms):
-        return f"it has {len(document.run_ms)} runs and {len(document.start_ms)} starts"
-    if not all(math.isfinite(time) and time >= 0 for time in times) or sum(document.run_ms) <= 0:
-        return "it has a time that is none"
-    for digest, may_lack in ((document.package_digest, False), (document.bundle_digest, True)):
-        if not re.fullmatch("[0-9a-f]{64}" + "|" * may_lack, digest):
-            return f"it has the digest {digest!r}"
-    return ""
+    runs, starts, kind = document.run_ms, document.start_ms, document.device.kind
+    times = [document.warmup_ms, document.load_ms, document.first_run_ms, *runs, *starts]
+    package, bundle = document.package_digest, document.bundle_digest
+    rules = (
+        (document.writer in WRITERS, f"its writer is {document.writer!r}"),
+        (kind in ("cpu", "opencl"), f"its device is {kind!r}"),
+        (is_moment(document.when), f"its time is {document.when!r}"),
+        (0 < len(runs) == len(starts), f"it has {len(runs)} runs and {len(starts)} starts"),
+        (all(math.isfinite(time) and time >= 0 for time in times), "it has a time that is none"),
+        (sum(runs) > 0, "it has a time that is none"),
+        (re.fullmatch("[0-9a-f]{64}", package), f"it has the digest {package!r}"),
+        (re.fullmatch("([0-9a-f]{64})?", bundle), f"it has the digest {bundle!r}"),
+    )
+    return next((problem for holds, problem in rules if not holds), "")
 
 
 def _record(document: AppBench, identity: str) -> BenchRecord:

@@ -299,11 +299,9 @@ class Turns:
         times = self.times
         starts = np.concatenate([[0.0], np.cumsum(times)[:-1]])
         samples = [sample for run in self.runs for sample in run.report["samples"]]
-        start = {
-            name: float(np.median([float(run.report[name]) for run in self.runs]))
-            for name in ("load_ms", "first_run_ms")
-        }
-        report = {**self.runs[-1].report, "samples": samples, **start}
+        report = {**self.runs[-1].report, "samples": samples}
+        for name in ("load_ms", "first_run_ms"):
+            report[name] = float(np.median([float(run.report[name]) for run in self.runs]))
         energy = conditions.not_measured("its runs took turns with another package's")
         return Measurement(speed_of(times, starts, report, None, energy), report, times, starts)
 

@@ -235,9 +235,8 @@ def _over(
     first, last = used[0]["at_ms"], used[-1]["at_ms"]
     seconds = (last - first) / 1000
     if seconds < fewest_seconds:
-        return not_measured(
-            f"{seconds:.1f} s of samples are too short for the {source}'s counter: measure for longer"
-        )
+        short = f"{seconds:.1f} s of samples are too short for the {source}'s counter"
+        return not_measured(f"{short}: measure for longer")
     runs = int(((starts >= first) & (starts < last)).sum())
     spent = joules(used)
     if spent is None or spent <= 0 or runs == 0:

@@ -94,10 +94,8 @@ def _check(plain: PlainKernel, arguments: Sequence[Array]) -> None:
         raise NotComputable(f"it takes {len(plain.parameters)} tensors, and {len(arguments)} came back")
     for number, ((shape, dtype), array) in enumerate(zip(plain.parameters, arguments, strict=True)):
         if array.dtype.name != dtype or (shape is not None and array.shape != shape):
-            raise NotComputable(
-                f"its argument {number} is {dtype}{list(shape or ())}, and "
-                f"{array.dtype.name}{list(array.shape)} came back"
-            )
+            received = f"{array.dtype.name}{list(array.shape)} came back"
+            raise NotComputable(f"its argument {number} is {dtype}{list(shape or ())}, and {received}")
 
 
 def _read(function: Any, writes: int) -> PlainKernel:
@@ -124,11 +122,9 @@ def _read(function: Any, writes: int) -> PlainKernel:
         written = set(range(len(buffers) - writes, len(buffers)))
     if not written:
         raise NotComputable("its code does not show what it writes")
-    return PlainKernel(
-        tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers),
-        tuple(sorted(written)),
-        tuple(dict.fromkeys(str(block.name_hint) for block in blocks)),
-    )
+    operators = dict.fromkeys(str(block.name_hint) for block in blocks)
+    parameters = tuple((_shape(buffer), str(buffer.dtype)) for buffer in buffers)
+    return PlainKernel(parameters, tuple(sorted(written)), tuple(operators))
 
 
 def _among(buffers: Sequence[Any], regions: Sequence[Any]) -> set[int]:

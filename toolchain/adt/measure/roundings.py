@@ -154,11 +154,8 @@ def explained(
 
     Limits that the caller gave are kept: then nothing passes by more.
     """
-    failed = {
-        row.name
-        for row in verification.outputs
-        if (not row.passed and row.metrics.comparable and row.options != ("--allow-nonfinite",))
-    }
+    wrong = [row for row in verification.outputs if not row.passed and row.metrics.comparable]
+    failed = {row.name for row in wrong if row.options != ("--allow-nonfinite",)}
     given = (limits.max_abs, limits.max_rel, limits.max_steps, limits.max_changed)
     if not failed or any(value >= 0 for value in given):
         return verification
@@ -198,9 +195,8 @@ def _equal_scores(
     worst = float(pair.gap.max(initial=0.0))
     if worst > max(max_abs, max_rel * pair.magnitude):
         return ""
-    return (
-        f"{np.mean(got != right):.2%} of the indices differ; the values at them are equal within {worst:.1e}"
-    )
+    share = f"{np.mean(got != right):.2%} of the indices differ"
+    return f"{share}; the values at them are equal within {worst:.1e}"
 
 
 def _by_spread(

@@ -236,9 +236,8 @@ def parse_contents(text: str) -> Contents:
     directories = re.findall(r"^directory ([0-9a-f]{24})(?:$| (\d{1,18})?)", manifests, re.MULTILINE)
     turns = {digest: int(turn or 0) for digest, turn in directories}
     records = []
-    for seconds, file, body in re.findall(
-        r"^file (-?\d{1,18})?\S* ([^\s/]+)\n(.*?)\n==end==$", manifests, re.MULTILINE | re.DOTALL
-    ):
+    rows = r"^file (-?\d{1,18})?\S* ([^\s/]+)\n(.*?)\n==end==$"
+    for seconds, file, body in re.findall(rows, manifests, re.MULTILINE | re.DOTALL):
         record = _stored_deployment(file, body)
         # the time of the host that sent it tells those apart that have no number
         records.append((turns.get(record.digest, 0), int(seconds or 0), record))

@@ -216,9 +216,8 @@ def _overlap(data: bytes, end: bytes) -> int:
 def run(serial: str, argv: Sequence[str], *, v2: bool, **options: Unpack[ShellOptions]) -> Completed:
     """Run *argv* on the device to its end, with nothing on stdin; *v2* if it speaks shell protocol v2."""
     streams = {STDOUT: bytearray(), STDERR: bytearray()}
-    deadline = Deadline(
-        options.get("timeout", SHORT), options.get("doing") or f"running `{argv[0]}` on {serial}"
-    )
+    doing = options.get("doing") or f"running `{argv[0]}` on {serial}"
+    deadline = Deadline(options.get("timeout", SHORT), doing)
     with RemoteCommand(serial, argv, v2=v2, deadline=deadline) as command:
         for kind, data in command.output():
             streams[kind] += data

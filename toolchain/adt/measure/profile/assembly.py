@@ -161,9 +161,8 @@ def join(report: RunnerProfile, graph: Graph | None, device: str) -> tuple[tuple
     missed = len(graph.calls) - sum(place >= 0 for place in places)
     notes = []
     if strange:
-        notes.append(
-            f"{len(strange)} of {len(calls)} calls are not where the graph has them: {strange[0]}, …"
-        )
+        count = f"{len(strange)} of {len(calls)} calls"
+        notes.append(f"{count} are not where the graph has them: {strange[0]}, …")
     if missed:
         notes.append(f"{missed} of the graph's {len(graph.calls)} calls did not run: a branch not taken")
     return tuple(calls), notes

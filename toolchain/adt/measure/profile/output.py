@@ -176,16 +176,12 @@ def sums(profile: Profile) -> list[str]:
     counted = sum(call.clock == clock for call in profile.calls)
     phrases = [f"{milliseconds(profile.counted_us)}{device} in {_count(counted, 'call')}"]
     if others := len(profile.calls) - counted:
-        rest = milliseconds(profile.total_us - profile.counted_us)
-        phrases.append(
-            f"{rest} by the host's clock in the {others} others, synchronised each: no part of the shares"
-        )
+        rest = f"{milliseconds(profile.total_us - profile.counted_us)} by the host's clock"
+        phrases.append(f"{rest} in the {others} others, synchronised each: no part of the shares")
     if profile.plain_us:
+        plain = f"a run without a look at its calls takes {milliseconds(profile.plain_us)}"
         ratio = profile.counted_us / profile.plain_us
-        phrases.append(
-            f"a run without a look at its calls takes {milliseconds(profile.plain_us)}: the sum"
-            f"{device} is {ratio:.2f} times that"
-        )
+        phrases.append(f"{plain}: the sum{device} is {ratio:.2f} times that")
     if profile.profiled_us:
         phrases.append(f"a run with the clocks takes {milliseconds(profile.profiled_us)}")
     return phrases
