@@ -204,9 +204,9 @@ def _ask(device: Device, bundle: TargetBundle) -> OpenclReport:
     with workspace(device, f"{user_directory()}/tmp") as directory:
         program = f"{directory}/adt_probe"
         device.push(bundle.file(opencl.PROGRAM), program, mode=0o755)
-        words = (program, str(LIBRARY_SECONDS), *opencl.places(bundle.manifest.platform))
+        arguments = (program, str(LIBRARY_SECONDS), *opencl.places(bundle.manifest.platform))
         limit, doing = device.allow(PROGRAM_SECONDS), f"asking {device.serial} for OpenCL"
-        done = device.script(script("probe"), *words, timeout=limit, check=False, doing=doing)
+        done = device.script(script("probe"), *arguments, timeout=limit, check=False, doing=doing)
     if done.exit_code:
         words = "; ".join(done.tail(3).splitlines()) or "it said nothing"
         raise DeviceError(

@@ -179,10 +179,8 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
         remedy=remedy,
     )
     warnings = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if WARNING.search(line)]
-    if unexpected := [line for line in warnings if not NEWER_ELEMENTS.search(line)]:
-        raise BuildError(
-            "aapt2 does not understand the app's manifest", remedy=remedy, details="\n".join(unexpected)
-        )
+    if unexpected := "\n".join(line for line in warnings if not NEWER_ELEMENTS.search(line)):
+        raise BuildError("aapt2 does not understand the app's manifest", remedy=remedy, details=unexpected)
     with zipfile.ZipFile(linked) as archive:
         return tuple(ApkEntry(member.filename, archive.read(member)) for member in archive.infolist())
 

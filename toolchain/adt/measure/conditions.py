@@ -65,9 +65,7 @@ def parse_cool_down(text: str) -> CoolDown:
     if match := re.fullmatch(r"\s*(\d{1,6}(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
         number = float(match[1])
         return CoolDown(seconds=number) if match[2] == "s" else CoolDown(celsius=number)
-    raise ConfigError(
-        f"--cool-down {text!r} is neither a temperature nor a time", remedy="Write 45C, or 30s."
-    )
+    raise ConfigError(f"--cool-down {text!r} is neither a temperature nor a time", remedy="Write 45C or 30s.")
 
 
 def conditions(place: Place) -> Conditions:

@@ -116,14 +116,13 @@ def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:
     """Check that *bundle* runs on the device with these *facts*; the remedy names what to build."""
-    own = facts.platforms[0]
+    own, level = facts.platforms[0], facts.api_level
     if bundle.platform not in facts.platforms:
         raise MismatchError(
             f"the bundle is for {bundle.platform}, device {serial} runs {', '.join(facts.platforms)}",
             remedy=f"Build and compile for the device: adt build-target --for {own}; adt compile MODEL "
             f"--for {own}; or choose another device with --serial.",
         )
-    level = facts.api_level
     if bundle.api_level is not None and level is not None and bundle.api_level > level:
         raise MismatchError(
             f"the bundle needs Android API level {bundle.api_level}, device {serial} has {level}",

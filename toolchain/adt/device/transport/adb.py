@@ -148,9 +148,7 @@ def server_port() -> int:
         named, _, text = rest.rpartition(":")
         host = named or "127.0.0.1"
     if not (port := natural(text, MOST_PORT)):
-        raise ConfigError(
-            f"{setting} names port {text!r}", remedy="Give a number from 1 to 65535, or unset it."
-        )
+        raise ConfigError(f"{setting} names port {text!r}", remedy="Give one from 1 to 65535, or unset it.")
     if host not in LOOPBACK:
         raise ConfigError(
             f"the adb server's address is {host}; adt talks to a server on this machine only",
@@ -275,9 +273,7 @@ class Wire(AbstractContextManager["Wire"]):
         """Ask for *service* and read the server's OKAY."""
         data = os.fsencode(service)  # names on a device are bytes
         if b"\0" in data:
-            raise DeviceError(
-                "a command for a device has a zero byte in it", remedy="Send such data as a file."
-            )
+            raise DeviceError("a command for a device has a zero byte in it", remedy="Send it as a file.")
         if len(data) > MAX_REQUEST:
             raise DeviceError(
                 f"a request of {len(data)} bytes is longer than adb allows ({MAX_REQUEST})",
