@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adt.rpc.wire import Grant
+from adt.rpc.wire import Target
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, PATIENCE, Roster, Suspects
 from adt.tuning.fleet.sources import UNKNOWN, Hardware, Lease, Sighting
@@ -20,7 +20,7 @@ class Clock:
 
 
 def lease(name: str) -> Lease:
-    server = Grant("127.0.0.1", 1, "")
+    server = Target("127.0.0.1", 1, "")
     return Lease(name, Hardware("", False, UNKNOWN), "key", server, None, lambda: True, lambda: None)
 
 

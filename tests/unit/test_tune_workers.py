@@ -13,7 +13,7 @@ import pytest
 
 from adt.errors import AdtError, DeviceError, TrackerError
 from adt.host.child import ChildDied, ChildHung
-from adt.rpc.wire import Grant
+from adt.rpc.wire import Target
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet import roster
@@ -68,7 +68,7 @@ class Phones:
         identity = Identity(self.kinds.get(name, "soc"), "")
         try:
             yield Lease(
-                name, Hardware(f"phone {name}", False, identity), "key", Grant(name, 1, ""),
+                name, Hardware(f"phone {name}", False, identity), "key", Target(name, 1, ""),
                 None if self.dedicated else 0.05,
                 alive=lambda: name in self.names, celsius=lambda: 30.0,
             )  # fmt: skip

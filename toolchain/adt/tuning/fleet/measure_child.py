@@ -18,7 +18,7 @@ from adt.errors import last_line
 from adt.host.child import Speech, serve
 from adt.rpc import relay
 from adt.rpc.session import CONNECT_SECONDS, close, lost
-from adt.rpc.wire import Grant
+from adt.rpc.wire import Target
 from adt.tuning.candidates import Timing
 
 
@@ -26,7 +26,7 @@ from adt.tuning.candidates import Timing
 class Connect:
     """Open a session; one that is open is closed first. Answer: :class:`Connected` or :class:`Refused`."""
 
-    server: Grant
+    server: Target
     seconds: int
     """After which the server ends the session, whatever runs in it."""
     device: str

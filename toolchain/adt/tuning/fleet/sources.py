@@ -83,7 +83,7 @@ class Lease:
     """Name of its device: see :class:`Sighting`."""
     hardware: Hardware
     key: str
-    server: wire.Grant
+    server: wire.Target
     seconds: float | None
     """It goes back after so long; None: it is kept as long as it is wanted, for session after session."""
     alive: Callable[[], bool]
@@ -202,7 +202,7 @@ class LocalSource:
                 name=slot,
                 hardware=Hardware(processor, False, identity),
                 key=THIS_MACHINE,
-                server=wire.Grant(*wire.parse_address(here.address), here.key),
+                server=wire.Target(*wire.parse_address(here.address), here.key),
                 seconds=None,
                 alive=lambda: True,
                 celsius=lambda: _hottest(survey_host("thermal", seconds=SURVEY_SECONDS)),
@@ -281,10 +281,10 @@ Source: TypeAlias = TrackerSource | LocalSource | SerialSource
 """Devices that may come and go."""
 
 
-def _reached(way: Endpoint) -> wire.Grant:
+def _reached(way: Endpoint) -> wire.Target:
     """Return the server at *way*; one that was there already may belong to a tracker."""
     if not way.tracker:
-        return wire.Grant(*wire.parse_address(way.address), way.key)
+        return wire.Target(*wire.parse_address(way.address), way.key)
     grant = wire.request(way.tracker, way.key, seconds=GRANT_SECONDS)
     if grant is None:
         raise NotNow("others use its server")
