@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,51 +29,43 @@ class Graph:
     def __init__(self, model: onnx.ModelProto, graph: onnx.GraphProto, outer: Graph | None = None) -> None:
         self.model = model
         self.graph = graph
-        self.outer = outer
-        self._types: dict[str, onnx.TypeProto.Tensor] = {
+        self.opset = opset(model)
+        self._outer = outer
+        self._types: dict[str, onnx.TypeProto.Tensor] = dict(outer._types) if outer else {}
+        self._types |= {
             value.name: value.type.tensor_type for value in (*graph.input, *graph.value_info, *graph.output)
         }
-        self._constants: dict[str, Array] | None = None
-        self._taken: set[str] = outer._taken if outer else set(all_names(model.graph))
+        self._taken: set[str] = outer._taken if outer else all_names(model.graph)
 
-    @property
-    def opset(self) -> int:
-        """Version of ONNX's own operators."""
-        return opset(self.model)
+    @functools.cached_property
+    def _constants(self) -> dict[str, Array]:
+        values = dict(self._outer._constants) if self._outer else {}
+        values |= {tensor.name: numpy_helper.to_array(tensor) for tensor in self.graph.initializer}
+        for node in self.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                values[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        return values
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Return the static shape of the tensor *name*; None when it is not known."""
-        constant = self.constant(name)
-        if constant is not None:
+        if (constant := self.constant(name)) is not None:
             return tuple(constant.shape)
         tensor = self._types.get(name)
-        if tensor is None:
-            return self.outer.shape(name) if self.outer else None
-        if not tensor.HasField("shape"):
+        if tensor is None or not tensor.HasField("shape"):
             return None
         dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
         return None if any(dim < 0 for dim in dims) else tuple(dims)
 
     def dtype(self, name: str) -> str | None:
         """Return numpy's name of the element type of *name*; None when it is not known."""
-        constant = self.constant(name)
-        if constant is not None:
+        if (constant := self.constant(name)) is not None:
             return str(constant.dtype)
         tensor = self._types.get(name)
-        if tensor is None or not tensor.elem_type:
-            return self.outer.dtype(name) if tensor is None and self.outer else None
-        return type_name(tensor.elem_type)
+        return type_name(tensor.elem_type) if tensor is not None and tensor.elem_type else None
 
     def constant(self, name: str) -> Array | None:
         """Return the value of *name* when it is an initializer or a Constant node's; None otherwise."""
-        if self._constants is None:
-            self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
-            for node in self.graph.node:
-                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                    self._constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        if name in self._constants:
-            return self._constants[name]
-        return self.outer.constant(name) if self.outer else None
+        return self._constants.get(name)
 
     def fresh(self, stem: str) -> str:
         """Reserve a tensor or node name that nothing has yet."""
@@ -86,9 +79,8 @@ class Graph:
     def add_constant(self, stem: str, value: Array) -> str:
         """Add *value* as an initializer and return its name."""
         name = self.fresh(stem)
+        self._constants[name] = value
         self.graph.initializer.append(numpy_helper.from_array(value, name))
-        if self._constants is not None:
-            self._constants[name] = value
         return name
 
 
@@ -112,7 +104,6 @@ class Builder:
         """Element type of the first input; that of the output where it is not known."""
 
     def operand(self, position: int) -> str:
-        """Return the name of the node's input at *position*; empty when the node does not have it."""
         return operand(self.node, position)
 
     def operands(self, count: int) -> list[str]:
@@ -120,16 +111,12 @@ class Builder:
         return [self.operand(position) for position in range(count)]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of the node's attribute, or *default*."""
         return attribute(self.node, name, default)
 
     def attributes(self, without: Collection[str] = ()) -> dict[str, Any]:
         """Return all of the node's attributes but *without*, by name."""
-        return {
-            each.name: helper.get_attribute_value(each)
-            for each in self.node.attribute
-            if each.name not in without
-        }
+        kept = (each for each in self.node.attribute if each.name not in without)
+        return {each.name: helper.get_attribute_value(each) for each in kept}
 
     def require_floats(self, dtype: str | None = None) -> None:
         """Raise :class:`Uncovered` unless :attr:`dtype`, or another element type, is of floating point."""
@@ -198,7 +185,7 @@ class Builder:
         parts = ["part"] * len(sizes)
         if self.graph.opset >= 13:
             return self.add_many("Split", name, self.integers(sizes), outputs=parts, axis=axis)
-        return self.add_many("Split", name, outputs=parts, axis=axis, split=list(sizes))
+        return self.add_many("Split", name, outputs=parts, axis=axis, split=sizes)
 
     def heads(self, name: str, count: int) -> str:
         """Transpose [batch, length, heads · size] to [batch, heads, length, size]."""
@@ -217,11 +204,9 @@ class Builder:
         computed = {name for node in self.nodes for name in node.output}
         names: dict[str, str] = {}
         for result, output in zip(results, self.node.output, strict=False):
-            if not result or not output:
-                continue
-            if result not in computed or result in names:
-                result = self.add("Identity", result)
-            names[result] = output
+            if result and output:
+                is_free = result in computed and result not in names
+                names[result if is_free else self.add("Identity", result)] = output
         for node in self.nodes:
             node.input[:] = [names.get(name, name) for name in node.input]
             node.output[:] = [names.get(name, name) for name in node.output]
@@ -330,22 +315,25 @@ def nodes_within(graph: Graph) -> Iterator[tuple[onnx.NodeProto, Graph]]:
             yield from nodes_within(Graph(graph.model, inner, graph))
 
 
+def all_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield *graph* and the graphs in it."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from all_graphs(inner)
+
+
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Yield every node of *graph* and of the graphs in it."""
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from all_nodes(inner)
+    return (node for each in all_graphs(graph) for node in each.node)
 
 
-def all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield every name of a tensor or node in *graph* and the graphs in it."""
-    yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
-    for node in graph.node:
-        yield node.name
-        yield from node.output
-        for inner in subgraphs(node):
-            yield from all_names(inner)
+def all_names(graph: onnx.GraphProto) -> set[str]:
+    """Return every name of a tensor or node in *graph* and the graphs in it."""
+    names = {name for node in all_nodes(graph) for name in node.output}
+    for each in all_graphs(graph):
+        names.update(named.name for named in (*each.input, *each.output, *each.initializer, *each.node))
+    return names
 
 
 def drop_unused(model: onnx.ModelProto) -> None:

@@ -30,6 +30,7 @@ from adt.compiler.importers.onnx.converters.node import REMEDY, Converter, Node,
 from adt.compiler.importers.onnx.converters.whole import whole_converters
 from adt.compiler.importers.onnx.graph import (
     Graph,
+    all_graphs,
     all_nodes,
     drop_unused,
     node_name,
@@ -37,7 +38,6 @@ from adt.compiler.importers.onnx.graph import (
     op_name,
     open_shape_origin,
     opset,
-    subgraphs,
 )
 from adt.compiler.importers.onnx.layers import kinds_of, layers_of, reference_of
 from adt.compiler.importers.onnx.prepared_file import SIMPLIFIER, prepared_file
@@ -70,21 +70,19 @@ def import_onnx(
 ) -> ImportedModel:
     """Import an ONNX model with static shapes; see :func:`adt.compiler.importers.importer.import_model`."""
     begin(SIMPLIFIER)
-    with prepared_file(path, shapes, *operators(), loops=steps is not None, blockwise=blockwise) as (
-        file,
-        written,
-    ):
+    how = {"loops": steps is not None, "blockwise": blockwise}
+    with prepared_file(path, shapes, *operators(), **how) as (file, written):
         assert written is not None
         model = onnx.load(written)
         whole = whole_converters(steps)
         kept = {op: whole[op] for op in file.kept}
         kinds = list(kinds_of(model, dict.fromkeys(kept, type(steps).__name__))) if check else []
         module, suspects = to_relax(model, kept), tuple[str, ...]()
+
+        def convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
+            return detached(to_relax(onnx.ModelProto.FromString(layer), kept))
+
         if check:
-
-            def convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
-                return detached(to_relax(onnx.ModelProto.FromString(layer), kept))
-
             give = partial(layers_of, written)
             suspects = check_layers("onnxruntime", lambda: kinds, give, convert, reference_of)
     if any(node.op_type == "If" for node in model.graph.node):
@@ -102,11 +100,7 @@ def import_onnx(
 
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
-    """Return the op table of an ONNX file whose import fails, with what failed and what was not tried.
-
-    Without the shapes that it needs the file's own graph is described, and all that some shape may
-    make convertible is untried.
-    """
+    """Return the op table of a file whose import fails; what some shape may make convertible is untried."""
     with prepared_file(path, shapes, *operators(), explains=True) as (file, written):
         if written is None:
             return after_trial(file.table, {}, {row.op for row in file.table})
@@ -135,12 +129,10 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
         op, name = importer.at
         if op:
             argument = _unknown_argument(model, name)
-            reason = f"cannot be imported: its input {argument} is not constant"
-            raise UnsupportedOp(
-                f"{op} at node {name} {reason if argument else 'is used in a way that cannot be imported'}",
-                remedy=REMEDY,
-                details=details,
-            ) from error
+            reason = "is used in a way that cannot be imported"
+            if argument:
+                reason = f"cannot be imported: its input {argument} is not constant"
+            raise UnsupportedOp(f"{op} at node {name} {reason}", remedy=REMEDY, details=details) from error
         raise ModelError(
             "TVM's ONNX importer failed", remedy="Export the model in another opset.", details=details
         ) from error
@@ -150,17 +142,13 @@ def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
     """Find the first computed input of node *name* that ONNX defines as int64 (axes, a shape)."""
     graph = Graph(model, model.graph)
     node = next((node for node in model.graph.node if node.name == name), None)
-    if node is None or not defs.has(node.op_type, opset(model), node.domain):
+    if node is None or not defs.has(node.op_type, graph.opset, node.domain):
         return ""
-    parameters = zip(
-        defs.get_schema(node.op_type, opset(model), node.domain).inputs, node.input, strict=False
-    )
-    unknown = [
-        parameter.name
-        for parameter, given in parameters
-        if parameter.type_str == "tensor(int64)" and given and graph.constant(given) is None
-    ]
-    return unknown[0] if unknown else ""
+    parameters = defs.get_schema(node.op_type, graph.opset, node.domain).inputs
+    for parameter, given in zip(parameters, node.input, strict=False):
+        if parameter.type_str == "tensor(int64)" and given and graph.constant(given) is None:
+            return str(parameter.name)
+    return ""
 
 
 def _try_conversion(model: onnx.ModelProto) -> tuple[Any, Mapping[str, str], frozenset[str]]:
@@ -194,10 +182,7 @@ def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
 
 
 def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_on: bool = False) -> Any:
-    """Create TVM's importer with adt's converters and those of *layers*.
-
-    If it *goes_on*, it tries the nodes after a refused one, too, and converts nothing in the end.
-    """
+    """Create TVM's importer with adt's converters and *layers*; a refusal does not end it if it *goes_on*."""
     nodes = _named_nodes(model)
     converters = {**CONVERTERS, **layers}
 
@@ -316,18 +301,11 @@ def _rename_initializers(model: onnx.ModelProto) -> None:
         taken.add(name)
         renamed[tensor.name] = name
         tensor.name = name
-    if renamed:
-        _rename_uses(model.graph, renamed)
-
-
-def _rename_uses(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:
-    for value in (*graph.input, *graph.output):
-        value.name = renamed.get(value.name, value.name)
-    for node in graph.node:
-        for index, name in enumerate(node.input):
-            node.input[index] = renamed.get(name, name)
-        for inner in subgraphs(node):
-            _rename_uses(inner, renamed)
+    for graph in all_graphs(model.graph) if renamed else ():
+        for value in (*graph.input, *graph.output):
+            value.name = renamed.get(value.name, value.name)
+        for node in graph.node:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
 
 
 def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None:
@@ -336,25 +314,21 @@ def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None
     The importer needs the value of a split's sizes or a resize's scales while it converts; as a parameter
     of the module it would be unknown until run time. A converter makes others of weights *repacked*.
     """
-    weights: list[onnx.TensorProto] = []
-    arguments: list[onnx.TensorProto] = []
+    returned = {value.name for value in model.graph.output}
+    names = {tensor.name for tensor in model.graph.initializer}
+    weights, results, constants = list[onnx.TensorProto](), list[onnx.TensorProto](), list[onnx.NodeProto]()
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        whole = array.dtype.kind in "iub"
-        is_argument = array.size <= (MOST_WHOLE_ARGUMENT if whole else MOST_FLOAT_ARGUMENT)
-        (arguments if is_argument or tensor.name in repacked else weights).append(tensor)
-    returned = {value.name for value in model.graph.output}
-    constants = [
-        helper.make_node("Constant", [], [tensor.name], value=tensor)
-        for tensor in arguments
-        if tensor.name not in returned
-    ]
-    initializers = [*weights, *(tensor for tensor in arguments if tensor.name in returned)]
+        most = MOST_WHOLE_ARGUMENT if array.dtype.kind in "iub" else MOST_FLOAT_ARGUMENT
+        if array.size > most and tensor.name not in repacked:
+            weights.append(tensor)
+        elif tensor.name in returned:
+            results.append(tensor)
+        else:
+            constants.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
     nodes = [*constants, *model.graph.node]
-    del model.graph.initializer[:], model.graph.node[:]
-    model.graph.initializer.extend(initializers)
-    model.graph.node.extend(nodes)
-    names = {tensor.name for tensor in (*arguments, *initializers)}
     inputs = [value for value in model.graph.input if value.name not in names]
-    del model.graph.input[:]
+    del model.graph.initializer[:], model.graph.node[:], model.graph.input[:]
+    model.graph.initializer.extend([*weights, *results])
+    model.graph.node.extend(nodes)
     model.graph.input.extend(inputs)
