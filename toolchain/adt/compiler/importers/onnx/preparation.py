@@ -60,6 +60,7 @@ class PreparedModel:
     """Operators that become one function each: recurrent ones, and products by weights of few bits."""
 
 
+@inferred_products()
 def prepare(
     model: onnx.ModelProto, name: str, *, loops: bool = False, blockwise: bool = False
 ) -> PreparedModel:
@@ -72,11 +73,6 @@ def prepare(
     *loops* leaves recurrent operators as they are where they can be one function of all steps, *blockwise*
     products by weights of few bits.
     """
-    with inferred_products():
-        return _prepared(model, name, loops, blockwise)
-
-
-def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -> PreparedModel:
     model = inlined(model, name)
     runner = Runner(model)
     if runner.reason:
@@ -103,9 +99,9 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
             model = _with_extents(model)
             model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
-        if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
-            break  # what a loop becomes is rewritten as all other nodes are
-        if not (expanded or rewritten):
+        # what a loop becomes is rewritten as all other nodes are
+        is_done = not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan"))
+        if is_done or not (expanded or rewritten):
             break
         runner = Runner(model)
     typed = _typed(model)
@@ -118,10 +114,8 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
 def _hindered(model: onnx.ModelProto, ops: Collection[str], can: Callable[[Builder], bool]) -> frozenset[str]:
     """Return those of *ops* with a node in *model* that cannot be a function of its own."""
     graph, main = Graph(model, model.graph), {node.name for node in model.graph.node}
-    nodes = [node for node in all_nodes(model.graph) if op_name(node) in ops]
-    return frozenset(
-        op_name(node) for node in nodes if node.name not in main or not can(Builder(graph, node))
-    )
+    nodes = (node for node in all_nodes(model.graph) if op_name(node) in ops)
+    return frozenset(op_name(n) for n in nodes if n.name not in main or not can(Builder(graph, n)))
 
 
 def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
@@ -202,14 +196,11 @@ def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
     for value in plain.graph.output:
         value.type.tensor_type.ClearField("shape")
     graph = _typed(plain).graph
-    inferred = {
-        value.name: value.type
-        for value in (*graph.value_info, *graph.output)
-        if value.type.tensor_type.HasField("shape")
-    }
+    inferred = {value.name: value.type for value in (*graph.value_info, *graph.output)}
     for value in (*slim.graph.value_info, *slim.graph.output):
-        if value.name in inferred:
-            value.type.CopyFrom(inferred[value.name])
+        kind = inferred.get(value.name)
+        if kind is not None and kind.tensor_type.HasField("shape"):
+            value.type.CopyFrom(kind)
     return slim
 
 
@@ -219,49 +210,43 @@ def _function_bodies(
     """Write out operators of *model* that ONNX defines by others and TVM has no converter for; note each."""
     notes: dict[str, str] = {}
     refused: set[tuple[str, str]] = set()
-    while functions := {function for function in _functions(model) if function not in refused}:
-        for domain, op in sorted(functions):  # what one is written out with may be another
+    while functions := set(_functions(model)) - refused:
+        for function in sorted(functions):  # what one is written out with may be another
+            domain, op = function
             try:
-                complete = _all_typed(_with_defaults(model, domain, op))
+                complete = _complete(model, domain, op)
                 inlined = inliner.inline_selected_functions(
-                    complete, [(domain, op)], inline_schema_functions=True
+                    complete, [function], inline_schema_functions=True
                 )
                 reason = runner.difference(inlined)
             except Exception as error:  # see inlined
                 reason = str(error)
-            if reason or (domain, op) in set(_functions(inlined)):
+            if reason or function in _functions(inlined):
                 log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)
-                refused.add((domain, op))
+                refused.add(function)
             else:
                 model = inlined
                 notes[op if domain == "" else f"{domain}::{op}"] = "its definition by other operators"
     return model, notes
 
 
-def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Add to :func:`_typed` the types of initializers and of left-out inputs, which the inliner asks for."""
-    typed = _typed(model)
-    typed.graph.value_info.extend(
-        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in typed.graph.initializer
-    )
-    typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
-    return typed
-
-
-def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
-    """Copy *model* with the default attributes of *op*, which the inliner leaves out."""
-
+def _complete(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
+    """Copy *model* with default attributes of *op* and types of all tensors, which the inliner asks for."""
     copy = deepcopy(model)
     for node in all_nodes(copy.graph):
         if (node.domain, node.op_type) == (domain, op) and (schema := _schema(copy, node)):
             present = {attribute.name for attribute in node.attribute}
+            defaults = {name: each.default_value for name, each in schema.attributes.items()}
             node.attribute.extend(
-                declared.default_value
-                for name, declared in schema.attributes.items()
-                if name not in present and declared.default_value.name
+                value for name, value in defaults.items() if name not in present and value.name
             )
-    return copy
+    typed = _typed(copy)
+    typed.graph.value_info.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in typed.graph.initializer
+    )
+    typed.graph.value_info.append(helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
+    return typed
 
 
 def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
@@ -287,7 +272,7 @@ def _rewritten(
     model: onnx.ModelProto, runner: Runner, kept: Collection[str]
 ) -> tuple[onnx.ModelProto, dict[str, str]]:
     """Rewrite operators of *model* but *kept* where that is confirmed; tell for each what was done."""
-    allowed = {op for op in REWRITES if op not in kept}
+    allowed = REWRITES.keys() - kept
     changed, done = _apply(model, allowed)
     if not done:
         return model, {}
@@ -368,29 +353,30 @@ def _apply(
     copy = _typed(model)
     done: dict[str, list[onnx.NodeProto]] = {}
     for _ in range(MOST_PASSES + len(copy.graph.node)):
-        count = sum(map(len, done.values()))
-        _apply_to(Graph(copy, copy.graph), allowed, done)
-        if sum(map(len, done.values())) == count:
+        if not _apply_to(Graph(copy, copy.graph), allowed, done):
             break
         del copy.graph.value_info[:]
         copy = _typed(_with_inferred_shapes(copy))
     return copy, done
 
 
-def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.NodeProto]]) -> None:
-    nodes: list[onnx.NodeProto] = []
+def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.NodeProto]]) -> bool:
+    """Rewrite the *allowed* operators of *graph* in place, and add them to *done*; True if there are any."""
+    nodes, changed = list[onnx.NodeProto](), False
     for node in graph.graph.node:
+        op = op_name(node)
         for inner in subgraphs(node):
-            _apply_to(Graph(graph.model, inner, graph), allowed, done)
-        rewrite = REWRITES.get(op_name(node))
-        replaced = rewrite.nodes(node, graph) if rewrite and rewrite.op in allowed else None
+            changed |= _apply_to(Graph(graph.model, inner, graph), allowed, done)
+        replaced = REWRITES[op].nodes(node, graph) if op in REWRITES and op in allowed else None
         if replaced is None:
             nodes.append(deepcopy(node))
         else:
-            done.setdefault(op_name(node), []).append(deepcopy(node))
+            done.setdefault(op, []).append(deepcopy(node))
             nodes.extend(replaced)
+            changed = True
     del graph.graph.node[:]
     graph.graph.node.extend(nodes)
+    return changed
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
