@@ -20,6 +20,8 @@ EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras", 
 """Suffix under which a model of each format is kept."""
 CODE = {TORCH: "a PyTorch program, which is partly unpickled", RELAX: "a Relax module, whose kernels are run"}
 """Formats that run code of whoever made the file, and what they are."""
+EXPORT = "Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
+READS = "adt reads .onnx, .tflite, .pt2 (torch.export.save), .keras and .h5 files"
 HDF5 = b"\x89HDF\r\n\x1a\n"
 WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -85,8 +87,7 @@ def _content_format(path: Path, spelled: str) -> str:
         return _zip_format(path, spelled)
     if head.startswith((b"\x80\x02", b"\x80\x04")):
         raise ModelError(
-            f"{path} holds pickled Python objects (weights, or a whole module), not a program",
-            remedy="Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2').",
+            f"{path} holds pickled Python objects (weights, or a whole module), not a program", remedy=EXPORT
         )
     # The field ir_version (1, a small number), then another low field.
     may_be_onnx = len(head) > 2 and head[0] == 0x08 and head[1] < 32
@@ -99,8 +100,7 @@ def _content_format(path: Path, spelled: str) -> str:
         )
     raise ModelError(
         f"{path} is of a format that adt does not read",
-        remedy="adt reads .onnx, .tflite, .pt2 (torch.export.save), .keras and .h5 files,"
-        " and Python callables spelled module:function.",
+        remedy=f"{READS}, and Python callables spelled module:function.",
     )
 
 
@@ -117,14 +117,10 @@ def _zip_format(path: Path, spelled: str) -> str:
         return KERAS
     if any(name.endswith(("models/model.json", "serialized_exported_program.json")) for name in names):
         return TORCH
-    if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
+    if any(f"/{name}".endswith("/data.pkl") for name in names):
         raise ModelError(
-            f"{path} holds TorchScript or pickled weights, not an exported program",
-            remedy="Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2').",
+            f"{path} holds TorchScript or pickled weights, not an exported program", remedy=EXPORT
         )
     if spelled in (TORCH, KERAS):
         return spelled
-    raise ModelError(
-        f"{path} is an archive of a kind that adt does not read",
-        remedy="adt reads .onnx, .tflite, .pt2 (torch.export.save), .keras and .h5 files.",
-    )
+    raise ModelError(f"{path} is an archive of a kind that adt does not read", remedy=f"{READS}.")

@@ -19,7 +19,7 @@ from tvm import ir, relax, tirx
 
 from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.importers.op_table import OpRow
-from adt.compiler.ir.nodes import relax_nodes, tir_nodes
+from adt.compiler.ir.nodes import is_call, relax_nodes, tir_nodes
 from adt.errors import UnsupportedOp
 from adt.host.process import run
 
@@ -42,18 +42,24 @@ for name in sys.argv[split + 1:]:
 
 
 def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
-    """Return the functions that a compiled model looks for in the runtime's registry, sorted.
-
-    Kernels of *lowered*, the module after the last Relax pass, may call functions, too.
-    """
+    """Return the functions of the runtime that a compiled model, or a kernel of *lowered*, calls, sorted."""
     globals_line = re.search(r"Globals \(#\d+\): \[(.*)\]", built.stats())
     names = set(globals_line[1].split(", ")) if globals_line else set()
     names -= set(re.findall(r"^@(\S+):", built.as_text(), re.MULTILINE))  # the executable's own
-    names |= _called_by_kernels(lowered)
+    kernels = {
+        str(variable.name_hint): function
+        for variable, function in lowered.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+    }
+    names |= {
+        str(call.args[0].value)
+        for kernel in kernels.values()
+        for call in tir_nodes(kernel.body, tirx.Call)
+        if is_call(call, "tirx.tvm_call_packed")
+    }
     parts = list(_imported(built.mod))
     own = {name for name in names if any(part.implements_function(name, False) for part in parts)}
-    own |= _kernels(lowered)
-    return tuple(sorted(name for name in names - own if not name.startswith(OWN)))
+    return tuple(sorted(name for name in names - own - kernels.keys() if not name.startswith(OWN)))
 
 
 def _imported(module: Any) -> Iterator[Any]:
@@ -69,23 +75,6 @@ def _imported(module: Any) -> Iterator[Any]:
             yield from _imported(inner)
 
 
-def _kernels(module: Any) -> set[str]:
-    functions = module.functions.items()
-    return {
-        str(variable.name_hint) for variable, function in functions if isinstance(function, tirx.PrimFunc)
-    }
-
-
-def _called_by_kernels(module: Any) -> set[str]:
-    return {
-        str(call.args[0].value)
-        for function in module.functions.values()
-        if isinstance(function, tirx.PrimFunc)
-        for call in tir_nodes(function.body, tirx.Call)
-        if getattr(call.op, "name", "") == "tirx.tvm_call_packed"
-    }
-
-
 def packed_functions(module: Any) -> tuple[str, ...]:
     """Return the functions of the runtime that operators of an imported *module* stand for, sorted."""
     names = {
@@ -99,10 +88,7 @@ def packed_functions(module: Any) -> tuple[str, ...]:
 
 
 def check_functions(imported: ImportedModel, called: Iterable[str], registered: Collection[str]) -> None:
-    """Check that a runtime has the functions that the code of *imported* calls.
-
-    An error names the operators that they come from where the names of functions tell.
-    """
+    """Check that a runtime has the functions that *imported* calls; the error names operators, if it can."""
     missing = missing_functions(called, registered)
     if not missing:
         return
