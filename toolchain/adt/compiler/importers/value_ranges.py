@@ -43,28 +43,20 @@ PASSES: dict[str, tuple[int, ...]] = {f"relax.{name}": (0,) for name in _FIRST} 
     "relax.where": (1, 2),
 }
 """Operators whose results are elements of some of their operands (or zeros), and the operands' places."""
-LIMITED = frozenset(
-    f"relax.{name}"
-    for name in (
-        "argmax", "argmin", "argsort", "bucketize", "eye_like", "nonzero", "one_hot", "ones_like", "shape_of",
-        "shape_to_tensor", "sign", "size", "vision.all_class_non_max_suppression",
-        "vision.non_max_suppression", "zeros_like",
-    )
-)  # fmt: skip
+LIMITED = frozenset(f"relax.{name}" for name in (
+    "argmax", "argmin", "argsort", "bucketize", "eye_like", "nonzero", "one_hot", "ones_like", "shape_of",
+    "shape_to_tensor", "sign", "size", "vision.all_class_non_max_suppression", "vision.non_max_suppression",
+    "zeros_like",
+))  # fmt: skip
 """Operators whose results depend on shapes, or are few: no value of an input makes them an index outside."""
-READS = frozenset(
-    f"relax.{name}"
-    for name in (
-        "take", "gather_elements", "gather_nd", "index_put", "index_tensor", "scatter_elements", "scatter_nd",
-    )
-)  # fmt: skip
-"""Operators that pick elements of their first argument by their second."""
 ONE_INDEX = ("relax.take", "relax.gather_elements", "relax.scatter_elements")
 """Operators whose second argument is a tensor of indices along one axis."""
+READS = (*ONE_INDEX, "relax.gather_nd", "relax.index_put", "relax.index_tensor", "relax.scatter_nd")
+"""Operators that pick elements of their first argument by their second."""
 _ANY = (-(2**63), 2**63 - 1)
 """Limits of a value that may be any."""
-WRAPS = frozenset({"relax.scatter_elements"})
-"""Operators whose kernels let negative indices count from the end."""
+WRAPS = "relax.scatter_elements"
+"""Operator whose kernels let negative indices count from the end."""
 
 
 def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, ...]:
@@ -76,24 +68,16 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
         needs = [need for read, need in reads if read.same_as(parameter)]
         dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else None
         if dtype is None or dtype.kind not in "iu":  # a float that becomes an index does so by a calculation
-            ranged.append(replace(spec, values=ValueRange(UNKNOWN, 0, 0) if needs else None))
-            continue
-        values = _values(spec, parameter, needs, graph, specs)
-        if values is not None:
-            limits = np.iinfo(dtype)
-            values = replace(
-                values, least=max(values.least, int(limits.min)), most=min(values.most, int(limits.max))
-            )
+            values = ValueRange(UNKNOWN, 0, 0) if needs else None
+        elif values := _values(spec, parameter, needs, graph, specs):
+            least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+            values = replace(values, least=max(values.least, least), most=min(values.most, most))
         ranged.append(replace(spec, values=values))
     return tuple(ranged)
 
 
 def with_bounded_reads(module: Any) -> Any:
-    """Limit indices that a condition selects: the range of an input does not keep them inside.
-
-    ``where(ids == -100, 0, ids)`` takes -100, and may be given any number. What is limited here are the reads
-    that :func:`_reads` calls not exact for that reason.
-    """
+    """Limit indices that a condition selects: ``where(ids == -100, 0, ids)`` may be given any number."""
 
     def bounded(builder: Any, call: Any) -> Any:
         name, graph = operator_name(call), _Emitted(builder, module)
@@ -107,10 +91,7 @@ def with_bounded_reads(module: Any) -> Any:
 
 
 def check_constant_indices(module: Any, values: Mapping[str, Any]) -> None:
-    """Raise a ModelError if *module* reads outside a tensor by a constant, or by a parameter in *values*.
-
-    Negative indices may count from the end.
-    """
+    """Refuse reads outside a tensor by a constant or a parameter in *values*; they may count from the end."""
     graph = _Graph(module["main"], module)
     for name, call in graph.calls():
         if name not in READS or str(getattr(call.attrs, "mode", "fast")) != "fast":
@@ -157,15 +138,9 @@ class _Graph:
     def __init__(self, function: Any, module: Any = None) -> None:
         self.function = function
         self.module = module
-        self._values: dict[Any, Any] = {}
-        self._add(function.body)
-
-    def _add(self, body: Any) -> None:
-        """Take up the bindings of *body*, and those of branches in it."""
-        for binding in (binding for block in getattr(body, "blocks", ()) for binding in block.bindings):
-            self._values[binding.var] = getattr(binding, "value", None)
-            for branch in branches(self._values[binding.var]):
-                self._add(branch)
+        bodies = relax_nodes(function, relax.SeqExpr)  # those of branches, too
+        bindings = (binding for body in bodies for block in body.blocks for binding in block.bindings)
+        self._values = {binding.var: binding.value for binding in bindings}
 
     def value(self, expr: Any) -> Any:
         """Return what *expr* is bound to; itself where it is no variable of the function's body."""
@@ -174,7 +149,6 @@ class _Graph:
         return expr
 
     def is_input(self, value: Any) -> bool:
-        """True if *value* is a parameter of the function."""
         return any(value.same_as(parameter) for parameter in self.function.params)
 
     def calls(self) -> Iterator[tuple[str, Any]]:
@@ -198,11 +172,6 @@ class _Emitted(_Graph):
 
     def is_input(self, value: Any) -> bool:
         return isinstance(value, relax.Var) and self._builder.lookup_binding(value) is None
-
-
-def branches(expr: Any) -> tuple[Any, ...]:
-    """Return the two branches of an ``If``; none of anything else."""
-    return (expr.true_branch, expr.false_branch) if hasattr(expr, "true_branch") else ()
 
 
 def _values(
@@ -241,14 +210,11 @@ def _needs(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
     for indices, rows in _indices(name, call, graph):
         # Where there are several counts, one number cannot be the limit of all.
         exact = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
-        yield indices, _Need(-min(rows) if name in WRAPS else 0, min(rows) - 1, exact)
+        yield indices, _Need(-min(rows) if name == WRAPS else 0, min(rows) - 1, exact)
 
 
 def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequence[int]]]:
-    """Yield the indices of a read, and the number of elements along each axis that they count.
-
-    Yield nothing where a shape is open.
-    """
+    """Yield the indices of a read of static shape, and the elements along each axis that they count."""
     shape, indices = static_shape(call.args[0]), static_shape(call.args[1])
     if not shape:
         return
@@ -283,7 +249,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[tuple[Any,
         elif kind == "Tuple":
             ways += [(field, need) for field in value.fields]
         elif kind == "If":
-            ways += [(branch.body, need) for branch in branches(value)]
+            ways += [(value.true_branch.body, need), (value.false_branch.body, need)]
         elif kind == "Call" and getattr(value.struct_info, "dtype", "") != "bool":
             ways += _ways(value, need, graph)
 
@@ -318,10 +284,7 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
 
 
 def _before(name: str, need: _Need, number: tuple[float, float], *, first: bool) -> _Need | None:
-    """Return the need of an operand whose result with a constant must meet *need*; None if unknown.
-
-    *number* has the bounds of the constant; *first* says that the operand is the first one.
-    """
+    """Return the need of an operand whose result with a constant of the bounds *number* must meet *need*."""
     least, most = number
     if name == "relax.negative":
         return replace(need, least=-need.most, most=-need.least)
@@ -381,10 +344,7 @@ def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | Non
 
 
 def _selects(expr: Any, graph: _Graph) -> bool:
-    """True if *expr* selects integers by a condition that is no constant.
-
-    A cast's check for NaN selects floats.
-    """
+    """True if *expr* selects integers (a cast's check for NaN: floats) by a condition that is no constant."""
     return (
         operator_name(expr) == "relax.where"
         and str(expr.struct_info.dtype).startswith(("int", "uint"))
@@ -404,15 +364,14 @@ def _is_flag(parameter: Any, graph: _Graph) -> bool:
         return bool(value.same_as(parameter))
 
     for name, call in graph.calls():
-        if name == "relax.astype" and str(call.attrs.dtype) == "bool" and comes_from_it(call.args[0]):
-            return True
-        if name == "relax.subtract" and _scalar(call.args[0], graph) == 1 and comes_from_it(call.args[1]):
-            return True
-        if (
-            name in ("relax.equal", "relax.not_equal", "relax.greater")
-            and _scalar(call.args[1], graph) in (0, 1)
-            and comes_from_it(call.args[0])
-        ):
+        place, is_condition = 0, False
+        if name == "relax.astype":
+            is_condition = str(call.attrs.dtype) == "bool"
+        elif name == "relax.subtract":
+            place, is_condition = 1, _scalar(call.args[0], graph) == 1
+        elif name in ("relax.equal", "relax.not_equal", "relax.greater"):
+            is_condition = _scalar(call.args[1], graph) in (0, 1)
+        if is_condition and comes_from_it(call.args[place]):
             return True
     return False
 
@@ -445,21 +404,15 @@ def rounds_within(main: Any) -> bool:
     return any(rounds(call) for call in relax_nodes(main, relax.Call))
 
 
-NOT_STEEPER = frozenset(
-    f"relax.{name}"
-    for name in (
-        "clip", "expand_dims", "flatten", "nn.relu", "nn.softmax", "permute_dims", "reshape", "sigmoid",
-        "split", "squeeze", "strided_slice", "tanh",
-    )
-)  # fmt: skip
+NOT_STEEPER = frozenset(f"relax.{name}" for name in (
+    "clip", "expand_dims", "flatten", "nn.relu", "nn.softmax", "permute_dims", "reshape", "sigmoid", "split",
+    "squeeze", "strided_slice", "tanh",
+))  # fmt: skip
 """Operators between dequantizing and the output that change by no more than their input does."""
 
 
 def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
-    """Return the outputs of *main*, by *names*, that a constant scale dequantizes, with the greatest scale.
-
-    Operators of :data:`NOT_STEEPER` may come after that.
-    """
+    """Return the greatest scale of each output of *main*, by *names*, that a constant scale dequantizes."""
     graph = _Graph(main)
 
     def quantum(expr: Any) -> float:
