@@ -138,13 +138,15 @@ def make_cases(
     """
     if sum(math.prod(shape) for shape, _ in specs.values()) > MOST_ELEMENTS:
         raise ValueError("it is too large")
-    limits = DEFINED.get(operator := operator.lower().replace("_", ""))
+    operator = operator.lower().replace("_", "")
     indices = [(-extent, extent - 1) for extent in indexed if extent]
-    ends = [limits] if limits else [(-100, 100), (0, 100), *indices, (0, 1), (0, 0)]
+    ends = [(-100, 100), (0, 100), *indices, (0, 1), (0, 0)]
+    if operator in DEFINED:
+        ends = [DEFINED[operator]]
     floats, cases = any(dtype in FAR for _, dtype in specs.values()), list[Case]()
     for far in (0, 1) if floats and operator not in ("cast", "det") else (0,):
-        for least, most in ends:
-            inputs = {n: _drawn(*spec, least, most, far, operator) for n, spec in specs.items()}
+        for limits in ends:
+            inputs = {n: _drawn(*spec, *limits, far, operator) for n, spec in specs.items()}
             try:
                 outputs = run(inputs)
                 moved = [run(hardly_changed(inputs, seed)) for seed in range(TRIES if floats else 0)]
@@ -152,7 +154,7 @@ def make_cases(
                 cases.append((inputs, outputs, moves))
                 break
             except Exception:  # see above
-                if (least, most) == ends[-1]:
+                if limits == ends[-1]:
                     raise
     if any(array.dtype.kind not in "biuf" for _, outputs, _ in cases for array in outputs):
         raise ValueError("its results are no plain numbers")
@@ -242,10 +244,7 @@ def check_layers(
 
 
 def _book() -> Path:
-    """Return the file of verdicts by adt's source and by the versions of what it calls.
-
-    A line has the digest of a kind that was compared, and the reason if it could not be.
-    """
+    """Return the file of verdicts, by adt's source and what it calls: a kind's digest and a reason a line."""
     import adt.compiler
 
     source = cache.stat_digest(Path(adt.compiler.__file__).parent)
@@ -289,8 +288,8 @@ def _difference(layer: Layer, answer: Any, other: Callable[..., list[Any]]) -> s
     place = f"{layer.kind.operator} at node {layer.kind.name}"
     if isinstance(answer, AdtError):
         return f"{place}: {answer.what}"
-    for case, computed in zip(layer.cases, [] if isinstance(answer, str) else answer, strict=False):
-        inputs, outputs, moves = case
+    answers = [] if isinstance(answer, str) else answer
+    for (inputs, outputs, moves), computed in zip(layer.cases, answers, strict=False):
         if reason := _unequal(computed, outputs, moves):
             right = other(layer.model, inputs)
             if not right or _unequal(computed, right, moves):
@@ -319,14 +318,13 @@ def run_layers(layers: list[Layer]) -> list[Any]:
         for name, module in modules.items()
         if len(module.get_global_vars()) == 1  # others have kernels, whose names may be others'
     }
-    machines: dict[str, Any] = {}
+    machines, results = dict[str, Any](), list[Any]()
     with contextlib.suppress(Exception):  # of one of them: each alone
         machine = _machine(tvm.IRModule(together))
         machines = {variable.name_hint: machine[variable.name_hint] for variable in together}
-    results = list[Any]()
     for layer, (name, module) in zip(layers, modules.items(), strict=True):
-        names = [str(each.name_hint) for each in module["main"].params]
-        operands = names[: len(names) - len(layer.params)]
+        parameters = module["main"].params
+        operands = [str(each.name_hint) for each in parameters[: len(parameters) - len(layer.params)]]
         try:
             function, outputs = machines.get(name) or _machine(module)["main"], []
             for inputs, _, _ in layer.cases:

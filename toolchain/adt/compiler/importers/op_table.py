@@ -40,10 +40,7 @@ def op_rows(
     unsupported: Mapping[str, str],
     supported: Mapping[str, str],
 ) -> tuple[OpRow, ...]:
-    """Return the table of *ops* (one for each node): what fails first, then what is rewritten, each by count.
-
-    The others are notes by operator; *unsupported* wins over *rewritten*.
-    """
+    """Return the table of *ops*, one for each node, with notes; *unsupported* wins over *rewritten*."""
     rows = []
     for op, count in Counter(ops).items():
         if op in unsupported:
@@ -83,10 +80,7 @@ def refusal(rows: Iterable[OpRow]) -> str:
 
 
 def refusal_notes(refused: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the reason of each operator's first refusal, with the names of its nodes.
-
-    A refusal is operator, name of the node and reason.
-    """
+    """Return the first reason of an operator's refusals (operator, node, reason), with all its nodes."""
     notes: dict[str, tuple[str, list[str]]] = {}
     for op, name, reason in refused:
         notes.setdefault(op, (reason, []))[1].append(name)

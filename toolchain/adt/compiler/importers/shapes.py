@@ -46,14 +46,12 @@ MOST_SHOWN = 4  # inputs with open dimensions that an error shows; the others ar
 def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:
     """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts."""
     given: dict[str, Shape | int] = {}
-    for text in texts:
-        for name, value in _parse(text):
-            if given.setdefault(name, value) != value:
-                raise ModelError(
-                    f"--shape says two things of {name!r}: {option(name, given[name])} and"
-                    f" {option(name, value)}",
-                    remedy="Leave one of them out.",
-                )
+    for name, value in (pair for text in texts for pair in _parse(text)):
+        if given.setdefault(name, value) != value:
+            raise ModelError(
+                f"--shape says two things of {name!r}: {option(name, given[name])} and {option(name, value)}",
+                remedy="Leave one of them out.",
+            )
     return given
 
 
@@ -88,9 +86,8 @@ def fixed_shapes(
     symbols = fixed_symbols(declared, given)
     fixed: dict[str, _Extents] = {}
     for name, dims in declared.items():
-        shape = given.get(name)
-        computed = _extents(dims, symbols)
-        if isinstance(shape, tuple):
+        fixed[name] = computed = _extents(dims, symbols)
+        if isinstance(shape := given.get(name), tuple):
             for dim, extent, asked in zip(dims, computed, shape, strict=False):
                 if dim and extent and extent != asked:
                     raise ModelError(
@@ -98,20 +95,15 @@ def fixed_shapes(
                         remedy="Give each symbol one extent, or leave this input out: its shape follows.",
                     )
             fixed[name] = shape
-        else:
-            fixed[name] = computed
     if any(None in shape for shape in fixed.values()):
         raise _still_open(declared, given, fixed, symbols)
     shapes = {name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()}
     for name, shape in shapes.items():
         if 0 in shape and not (empty and (name in given or 0 not in declared[name])):
-            meant = (
-                f" If it is meant to be empty: --shape {shlex.quote(option(name, shape))}" if empty else ""
-            )
-            raise ModelError(
-                f"input {name!r} has no elements: its shape is {_text(shape)}",
-                remedy=f"Export the model without it, or with that dimension open or at least 1.{meant}",
-            )
+            remedy = "Export the model without it, or with that dimension open or at least 1."
+            if empty:
+                remedy += f" If it is meant to be empty: --shape {shlex.quote(option(name, shape))}"
+            raise ModelError(f"input {name!r} has no elements: its shape is {_text(shape)}", remedy=remedy)
     return small(shapes)
 
 
@@ -134,8 +126,8 @@ def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shap
 def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, int]:
     """Return the extent of every symbol that *given* fixes, by itself or by an input's shape.
 
-    A symbol that is still open is taken for a batch of 1 where it comes first in an input; not
-    when that input has no other dimension and the symbol comes later in another one.
+    A symbol that is still open is a batch of 1 where it comes first in an input, unless that input has no
+    other dimension and the symbol comes later in another one.
     """
     known = _symbols(declared)
     symbols: dict[str, int] = {}
@@ -157,12 +149,10 @@ def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes)
             fix(name, value, option(name, value))
             continue
         if name not in declared:
-            raise ModelError(
-                f"the model has no input {name!r}.{did_you_mean(name, declared)}",
-                remedy=f"{name} is a dimension: --shape {name}={value[0]}"
-                if name in known
-                else f"Its inputs are: {', '.join(declared)}.",
-            )
+            remedy = f"Its inputs are: {', '.join(declared)}."
+            if name in known:
+                remedy = f"{name} is a dimension: --shape {name}={value[0]}"
+            raise ModelError(f"the model has no input {name!r}.{did_you_mean(name, declared)}", remedy=remedy)
         _check_fit(name, declared[name], value)
         for dim, extent in zip(declared[name], value, strict=False):
             if dim in known:
@@ -180,15 +170,12 @@ def _symbols(declared: Mapping[str, DeclaredShape]) -> list[str]:
     """Return the symbols of all inputs in their order: names, and texts that are no expression of names."""
     texts = list(dict.fromkeys(dim for dims in declared.values() for dim in dims if isinstance(dim, str)))
     plain = {text for text in texts if text.isidentifier()}
-    symbols: dict[str, None] = {}
-    for text in texts:
+    symbols: list[str] = []
+    for text in filter(None, texts):
         names = _names(text)
         # `height-2` may be a name: without spaces it is an expression only of symbols that there are
-        if names and (set(names) <= plain or " " in text or "*" in text):
-            symbols.update(dict.fromkeys(names))
-        elif text:
-            symbols[text] = None
-    return list(symbols)
+        symbols += names if names and (set(names) <= plain or " " in text or "*" in text) else [text]
+    return list(dict.fromkeys(symbols))
 
 
 def _expression(text: str) -> ast.expr | None:
@@ -247,11 +234,10 @@ def _solved(text: str, extent: int) -> tuple[str, int] | None:
 
 def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, DeclaredShape]) -> ModelError:
     inputs = [f"{other}:{_shown(dims)}" for other, dims in declared.items()]
+    remedy = f"Name an input and its whole shape. The model has: {'; '.join(inputs[:MOST_SHOWN])}"
     return ModelError(
         f"no input of the model has an open dimension {name!r}.{did_you_mean(name, known)}",
-        remedy=f"There are: {', '.join(known)}."
-        if known
-        else f"Name an input and its whole shape. The model has: {'; '.join(inputs[:MOST_SHOWN])}",
+        remedy=f"There are: {', '.join(known)}." if known else remedy,
     )
 
 
@@ -269,9 +255,9 @@ def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> 
     for name, dims in declared.items():
         shape = _extents(dims, symbols)
         if name in left and None in shape:
+            guesses = (_example(index, dims, name) for index in range(len(dims)))
             examples[name] = tuple(
-                _example(index, dims, name) if extent is None else extent
-                for index, extent in enumerate(shape)
+                guess if extent is None else extent for guess, extent in zip(guesses, shape, strict=True)
             )
     return examples
 
@@ -328,9 +314,8 @@ def _still_open(
 
 def _check_fit(name: str, declared: DeclaredShape, given: Shape) -> None:
     """Raise a ModelError unless *given* has the rank and fixed extents of *declared* (empty: anything)."""
-    fits = len(given) == len(declared) and all(
-        isinstance(want, str) or want == have for want, have in zip(declared, given, strict=True)
-    )
+    pairs = zip(declared, given, strict=False)
+    fits = len(given) == len(declared) and all(isinstance(want, str) or want == have for want, have in pairs)
     if declared and not fits:
         raise ModelError(
             f"--shape {name}:{_text(given)} does not fit the model's {_shown(declared)}",

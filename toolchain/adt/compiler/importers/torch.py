@@ -41,11 +41,7 @@ PROMOTED = ("cat.default", "cumprod.default", "cumsum.default", "prod.default", 
 def import_torch(
     path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
 ) -> ImportedModel:
-    """Import a program that ``torch.export.save`` wrote.
-
-    Raises:
-        UnsupportedOp: there is no converter for an operator.
-    """
+    """Import a program that ``torch.export.save`` wrote."""
     program = load_program(path)
     specs = program_inputs(program)
     output_names = program_outputs(program)
@@ -201,10 +197,7 @@ def _batch_statistics(node: Any) -> str:
 
 
 def _randomness(node: Any) -> str:
-    """Return the reason why *node* is refused if it gives other values in every run; else empty.
-
-    TVM draws the numbers of some such operators once, at import, and converts dropouts to nothing.
-    """
+    """Return the refusal of *node* if its values are random: TVM draws some once and leaves dropouts out."""
     torch = load("torch", "torch", "reading a .pt2 file")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return ""

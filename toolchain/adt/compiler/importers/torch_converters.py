@@ -47,9 +47,6 @@ def pick(emit: Emit, data: Any, indices: Sequence[Any]) -> Any:
     """Return the elements of *data* at *indices*, one for each axis; None is all of an axis.
 
     TVM's converter reads before the data by negative indices, and takes indices of some axes one by one.
-
-    Raises:
-        ModelError: an index is a mask.
     """
     named = {axis: index for axis, index in enumerate(indices) if index is not None}
     if any(index.struct_info.dtype == "bool" for index in named.values()):
@@ -391,11 +388,7 @@ def _checked(convert: Converter) -> Converter:
 
 
 def _as_declared(node: Any, value: Any, builder: Any) -> Any:
-    """Cast *value* to the node's type in the program, where both are floats or both integers.
-
-    Raises:
-        UnsupportedOp: it is of another kind or shape.
-    """
+    """Cast *value* to the node's type in the program; refuse it if it is of another kind or shape."""
     declared = node.meta.get("val")
     if not isinstance(value, relax.Expr) or not hasattr(declared, "dtype"):
         return value

@@ -30,11 +30,7 @@ CONTRACT = (
 
 
 def load_program(path: Path) -> Any:
-    """Return the ``ExportedProgram`` in a file.
-
-    Raises:
-        ModelError: it is damaged, or of a version that this torch does not read.
-    """
+    """Return the ``ExportedProgram`` in a file."""
     torch = load("torch", "torch", "reading a .pt2 file")
     try:
         with quiet():
@@ -49,11 +45,7 @@ def load_program(path: Path) -> Any:
 
 
 def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
-    """Return the inputs that a caller gives, in order; open dimensions are strings.
-
-    Raises:
-        ModelError: an input is no tensor.
-    """
+    """Return the inputs that a caller gives, in order; open dimensions are strings."""
     names = set(program.graph_signature.user_inputs)
     specs = []
     for node in program.graph.nodes:
@@ -77,11 +69,7 @@ def program_outputs(program: Any) -> list[str]:
 
 @contextlib.contextmanager
 def exported_by(text: str) -> Iterator[Path]:
-    """Return the program that the callable ``module:function`` makes, in a temporary ``.pt2`` file.
-
-    Raises:
-        ModelError: there is no such callable, it fails, or torch cannot export what it returns.
-    """
+    """Return the program that the callable ``module:function`` makes, in a temporary ``.pt2`` file."""
     torch = load("torch", "torch", "importing a Python callable")
     program = _call(text)
     if not isinstance(program, torch.export.ExportedProgram):

@@ -70,10 +70,7 @@ class Runner:
         return reason
 
     def difference(self, changed: onnx.ModelProto, observed: Sequence[str] = ()) -> str:
-        """Return what *changed* computes otherwise; empty when it computes the same, or nothing can tell.
-
-        Tensors *observed*, which both models have, are compared besides the outputs.
-        """
+        """Return how *changed* differs, in tensors *observed* too; empty if it does not or nothing tells."""
         if self.reason:
             return ""
         try:
@@ -137,10 +134,7 @@ def session_of(model: onnx.ModelProto, *, optimize: bool, threads: int = 0) -> o
 def run_reference(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """Compute outputs and the inner tensors *observed* by ONNX's reference implementation.
-
-    Raise a TimeoutError after :data:`REFERENCE_SECONDS`.
-    """
+    """Compute outputs and tensors *observed* by ONNX's reference; TimeoutError if it takes long."""
     from onnx.reference import ReferenceEvaluator  # takes long to import
 
     end = time.monotonic() + REFERENCE_SECONDS
@@ -169,15 +163,12 @@ def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, 
     generator = np.random.default_rng(SEED)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs: dict[str, Array] = {}
-    for value in model.graph.input:
-        if value.name in initializers:
-            continue
+    for value in (value for value in model.graph.input if value.name not in initializers):
         tensor = value.type.tensor_type
         shape = [dim.dim_value for dim in tensor.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        numbers = (
-            generator.uniform(least, 1, shape) if dtype.kind == "f" else generator.integers(0, most, shape)
-        )
+        is_float = dtype.kind == "f"
+        numbers = generator.uniform(least, 1, shape) if is_float else generator.integers(0, most, shape)
         inputs[value.name] = np.asarray(numbers).astype(dtype)
     return inputs
 

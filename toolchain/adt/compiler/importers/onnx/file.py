@@ -269,10 +269,7 @@ def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Sh
 
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
-    """Return *model* with static input shapes, and without the stale shapes of everything else.
-
-    Inputs of no elements become constants.
-    """
+    """Return *model* with static input shapes and no others; inputs of no elements become constants."""
     result = deepcopy(model)
     for value in list(result.graph.input):
         if value.name not in fixed:

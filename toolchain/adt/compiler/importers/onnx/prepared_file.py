@@ -52,10 +52,7 @@ class PreparedFile:
 def prepared_file(
     path: Path, shapes: RequestedShapes, by_tvm: Collection[str], by_adt: Collection[str], **how: bool
 ) -> Iterator[tuple[PreparedFile, Path | None]]:
-    """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did.
-
-    *by_tvm* and *by_adt* are the operators with a converter.
-    """
+    """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did."""
     with scratch_directory("import") as scratch, memory_file("prepared") as out:
         large = scratch / "prepared.onnx"
         file = _prepare(path.absolute(), dict(shapes), sorted(by_tvm), sorted(by_adt), out, large, **how)

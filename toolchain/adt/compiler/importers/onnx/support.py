@@ -96,10 +96,7 @@ def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
-    """Map the operators of *model* as read that no input shapes make convertible to notes, as above.
-
-    What depends on shapes alone does not count: it is folded once they are fixed.
-    """
+    """Map operators of *model* as read that no shapes make convertible, and none fold, to notes, as above."""
     own = {(function.domain, function.name) for function in model.functions}
     graph = Graph(model, model.graph)
     return _notes(

@@ -285,10 +285,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return self._aligned(op, "nearest_neighbor")
 
     def _aligned(self, op: Any, method: str) -> Any:
-        """Resize with aligned corners; of an axis that gets one pixel, the first one is taken.
-
-        Such an axis is resized to two pixels: the distance of the corners divides, and must not be 0.
-        """
+        """Resize with aligned corners; an axis of one pixel to two, as their distance must not be 0."""
         data, size = self.get_input_tensors(op)
         extents = [int(extent) for extent in self.get_tensor_value(size)]
         resized = relax.op.image.resize2d(

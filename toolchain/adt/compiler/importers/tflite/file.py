@@ -171,10 +171,7 @@ def has_open_shapes(data: bytes) -> bool:
 
 
 def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
-    """Return *data* with the shapes that its tensors have for inputs of the shapes *fixed*.
-
-    The interpreter tells the shapes; they are written over the file's, in place.
-    """
+    """Return *data* with the shapes that the interpreter tells for inputs of the shapes *fixed*, in place."""
     import numpy as np
 
     inputs = tensors(data, path)

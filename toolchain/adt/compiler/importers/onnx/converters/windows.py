@@ -248,10 +248,7 @@ def _transform(rows: int, points: int, bins: int, *, inverse: bool) -> NDArray[n
 
 
 def _product(node: Node, x: Any, matrix: NDArray[np.complex128], *, real_result: bool = False) -> Any:
-    """Multiply *x*[…, rows, 1 or 2] by *matrix*[rows, bins]: […, bins, 2], or […, bins, 1] of real parts.
-
-    Real and imaginary part lie side by side, so that one real product does it.
-    """
+    """Multiply *x*[…, rows, real and imaginary] by *matrix*[rows, bins] in one product: […, bins, 2 or 1]."""
     x = node.builder.normalize(x)
     *batch, rows, parts = (int(extent) for extent in x.struct_info.shape)
     bins = matrix.shape[1]

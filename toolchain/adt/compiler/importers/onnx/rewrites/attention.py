@@ -230,10 +230,7 @@ def _attended(
 
 
 def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str]:
-    """Return what is added to the scores: *added*, and a great negative number for each key left out.
-
-    *mask* has lengths [B], or 0 and 1 [B, T] or [B, S, T].
-    """
+    """Return *added*, and a term against keys that *mask* ([B] lengths, [B, T] or [B, S, T]) leaves out."""
     masks = [added] if added else []
     if not mask:
         return masks

@@ -87,10 +87,7 @@ def _unroll(
     inputs: Callable[[int, list[str]], list[str]],
     skipped: int = 0,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the states after all steps, and of each other output of *body* what the steps gave.
-
-    *inputs* gives the inputs of *body* for a step; *skipped* outputs of *body* come before the states.
-    """
+    """Return the states after all steps, and what each output of *body* after *skipped* and states gave."""
     count = len(states)
     rows: list[list[str]] = [[] for _ in range(len(body.output) - skipped - count)]
     for step in range(steps):

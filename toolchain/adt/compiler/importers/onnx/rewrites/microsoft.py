@@ -112,7 +112,7 @@ def _skip_layer_norm(build: Builder) -> list[str] | None:
 
 
 def _embed_layer_norm(build: Builder) -> list[str] | None:
-    """Write out ids, segments, table of words, of positions, of segments, scale, shift, mask, positions.
+    """Write out ids, segments, tables of words, positions, segments, scale, shift, mask, positions.
 
     The second output counts the positions that the mask leaves, the third is the sum before normalizing.
     """
