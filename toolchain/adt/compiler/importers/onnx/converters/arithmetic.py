@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,9 @@ BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 6
 MOST_ROWS = 4  # most rows of a matrix whose determinant is computed
 
 
-def _chain(op: str) -> Converter:
-    """Return a converter that applies *op* to one input after another: no pass fuses TVM's stack of them."""
-
-    def convert(node: Node) -> Any:
-        return _folded(node, getattr(relax.op, op))
-
-    return convert
-
-
 def _folded(node: Node, op: Any) -> Any:
-    return functools.reduce(lambda a, b: node.builder.normalize(op(a, b)), node.inputs)
+    """Apply *op* to one input after another: no pass fuses TVM's stack of them."""
+    return reduce(lambda a, b: node.builder.normalize(op(a, b)), node.inputs)
 
 
 def _mean(node: Node) -> Any:
@@ -54,12 +46,10 @@ def _bit_shift(node: Node) -> Any:
 def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
     """Apply *element* to the node's two inputs, broadcast to one shape."""
     shapes = [node.shape(index) for index in range(2)]
-    rank = max(map(len, shapes))
-    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    extents = [next((n for n in pair if n != 1), 1) for pair in zip(*aligned, strict=True)]
+    extents = np.broadcast_shapes(*shapes)
 
     def at(tensor: Any, shape: Sequence[int], indices: Any) -> Any:
-        own = indices[rank - len(shape) :]
+        own = indices[len(extents) - len(shape) :]
         return tensor(*(i if n != 1 else 0 for i, n in zip(own, shape, strict=True)))
 
     def compute(a: Any, b: Any, indices: Any) -> Any:
@@ -121,10 +111,8 @@ def _is_inf(node: Node) -> Any:
     positive, negative = (node.attribute(f"detect_{sign}", 1) for sign in ("positive", "negative"))
     if positive and negative:
         return relax.op.isinf(x)
-    if positive:
-        return relax.op.equal(x, infinity)
-    if negative:
-        return relax.op.equal(relax.op.negative(x), infinity)
+    if positive or negative:
+        return relax.op.equal(x if positive else relax.op.negative(x), infinity)
     return relax.op.zeros(node.shape(), "bool")
 
 
@@ -202,42 +190,29 @@ def _bit_cast(node: Node) -> Any:
     return node.compute(node.shape(), element, node.inputs[0])
 
 
-def _cumulative(op: str) -> Converter:
-    def convert(node: Node) -> Any:
-        x, dtype, rank = node.inputs[0], node.dtype(), len(node.shape())
-        axis = node.number(1, "axis") % rank
-        reverse = node.attribute("reverse", 0)
-        if reverse:
-            x = relax.op.flip(x, axis)
-        exclusive = bool(node.attribute("exclusive", 0))
-        result = getattr(relax.op, op)(x, axis, dtype, exclusive=exclusive)
-        return relax.op.flip(result, axis) if reverse else result
-
-    return convert
+def _cumulative(node: Node, scan: Any) -> Any:
+    x, axis = node.inputs[0], node.number(1, "axis") % len(node.shape())
+    reverse, exclusive = node.attribute("reverse", 0), bool(node.attribute("exclusive", 0))
+    if reverse:
+        x = relax.op.flip(x, axis)
+    result = scan(x, axis, node.dtype(), exclusive=exclusive)
+    return relax.op.flip(result, axis) if reverse else result
 
 
 def _lp_normalization(node: Node) -> Any:
     """Convert LpNormalization: a vector of norm 0 stays as it is."""
     x, dtype, p = node.inputs[0], node.dtype(), node.attribute("p", 2)
     axis = node.axis(len(node.shape()), -1)
-    if p == 1:
-        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
-    else:
-        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
-    norm = node.builder.normalize(norm)
+    norm = relax.op.sum(relax.op.abs(x) if p == 1 else relax.op.multiply(x, x), axis, keepdims=True)
+    norm = node.builder.normalize(norm if p == 1 else relax.op.sqrt(norm))
     zero = relax.op.equal(norm, relax.const(0, dtype))
     return relax.op.divide(x, relax.op.where(zero, relax.const(1, dtype), norm))
 
 
-def _compared(op: str) -> Converter:
-    """Return a converter that compares two constants itself: TVM gives the result their type."""
-
-    def convert(node: Node) -> Any:
-        values = [node.value(place) for place in range(2)]
-        known = [value for value in values if value is not None]
-        return literal(getattr(np, op)(*known)) if len(known) == 2 else None
-
-    return convert
+def _compared(node: Node, compare: np.ufunc) -> Any:
+    """Compare two constants: TVM gives the result their type."""
+    left, right = node.value(0), node.value(1)
+    return None if left is None or right is None else literal(compare(left, right))
 
 
 def _by_floats(node: Node) -> Any:
@@ -253,9 +228,8 @@ def _reduced_bool(node: Node) -> Any:
     """Reduce booleans to the largest or smallest: TVM knows no least value of that type."""
     if node.dtype() != "bool":
         return None
-    inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
-    changed = node.by_tvm(tuple(value and node.builder.normalize(value) for value in inputs))
-    return relax.op.astype(changed, "bool")
+    data = node.builder.normalize(relax.op.astype(node.inputs[0], "int32"))
+    return relax.op.astype(node.by_tvm((data, *node.inputs[1:])), "bool")
 
 
 def _batch_normalization(node: Node) -> Any:
@@ -307,21 +281,21 @@ CONVERTERS: dict[str, Converter] = {
     "BitShift": _bit_shift,
     "Cast": _cast,
     "CastLike": lambda node: relax.op.astype(node.inputs[0], node.dtype(1)),
-    "CumProd": _cumulative("cumprod"),
+    "CumProd": partial(_cumulative, scan=relax.op.cumprod),
     "DequantizeLinear": _dequantize,
     "Det": _det,
     "DynamicQuantizeLinear": _dynamic_quantize,
     "Elu": _elu,
-    "Equal": _compared("equal"),
-    "Greater": _compared("greater"),
-    "GreaterOrEqual": _compared("greater_equal"),
+    "Equal": partial(_compared, compare=np.equal),
+    "Greater": partial(_compared, compare=np.greater),
+    "GreaterOrEqual": partial(_compared, compare=np.greater_equal),
     "IsInf": _is_inf,
-    "Less": _compared("less"),
-    "LessOrEqual": _compared("less_equal"),
+    "Less": partial(_compared, compare=np.less),
+    "LessOrEqual": partial(_compared, compare=np.less_equal),
     "LpNormalization": _lp_normalization,
-    "Max": _chain("maximum"),
+    "Max": partial(_folded, op=relax.op.maximum),
     "Mean": _mean,
-    "Min": _chain("minimum"),
+    "Min": partial(_folded, op=relax.op.minimum),
     "Mish": _mish,
     "Mod": _mod,
     "PRelu": _prelu,
@@ -333,6 +307,6 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMin": _reduced_bool,
     "Selu": _elu,
     "Shrink": _by_floats,
-    "Sum": _chain("add"),
+    "Sum": partial(_folded, op=relax.op.add),
     "ThresholdedRelu": _thresholded_relu,
 }

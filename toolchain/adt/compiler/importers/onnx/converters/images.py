@@ -47,7 +47,7 @@ def _resize(node: Node) -> Any:
         if region:
             outside.append((axis, (at < 0) | (at > have - 1)))
     if any(places.any() for _, places in outside):
-        x = _filled(node, x, outside, node.attribute("extrapolation_value", 0.0))
+        x = _filled(node, x, outside)
     return relax.op.astype(x, dtype) if rounds else x
 
 
@@ -65,17 +65,13 @@ def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[lis
     """Return the extent and the scale (``numpy.float32``) of every axis."""
     size, scales, extents = list(shape), [np.float32(1)] * len(shape), np.asarray(shape, np.float32)
     position = 1 if _is_old(node) else 2
-    given = node.value(position) if node.has(position) else None
-    if node.has(position) and given is None:
-        raise node.refusal("its input scales is not constant")
-    if node.attribute("scales") is not None:
-        given = np.asarray(node.attribute("scales"))
-    if given is not None and given.size:
+    given = node.constant(position, "scales") if node.has(position) else node.attribute("scales", ())
+    given = np.asarray(given)
+    if given.size:
         for axis, scale in zip(axes, given.astype(np.float32), strict=True):
             size[axis], scales[axis] = int(extents[axis] * scale), scale
         return size, scales
-    wanted = dict(zip(axes, node.constant(3, "sizes").astype(np.float32), strict=True))
-    for axis, extent in wanted.items():
+    for axis, extent in zip(axes, node.constant(3, "sizes").astype(np.float32), strict=True):
         size[axis], scales[axis] = int(extent), extent / extents[axis]
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
@@ -104,13 +100,9 @@ def _same_pixels(node: Node, have: int, extent: int, scale: Any) -> bool:
     """True if TVM, which multiplies by the inverse of the scale, takes the same nearest pixels."""
     coordinates = _coordinates(node)
     at, step = np.arange(extent, dtype=np.float32), np.float32(have) / np.float32(extent)
-    match coordinates:
-        case "asymmetric":
-            theirs = at * step
-        case "align_corners":
-            theirs = at * (np.float32(have - 1) / np.float32(max(extent - 1, 1)))
-        case _:
-            theirs = (at + np.float32(0.5)) * step - np.float32(0.5)
+    if coordinates == "align_corners":
+        step = np.float32(have - 1) / np.float32(max(extent - 1, 1))
+    theirs = (at + np.float32(0.5)) * step - np.float32(0.5) if coordinates == "half_pixel" else at * step
     mode = _nearest_mode(node, scale)
     theirs = theirs + np.float32({"floor": 1e-5, "ceil": -1e-5}.get(mode, 0))
     ours = _sources(coordinates, have, extent, scale, None)
@@ -180,14 +172,9 @@ def _nearest_mode(node: Node, scale: float) -> str:
 
 
 def _nearest(mode: str, at: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    at = at.astype(np.float64)  # no tie comes of rounding
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(at - 0.5),
-        "round_prefer_ceil": lambda: np.floor(at + 0.5),
-        "floor": lambda: np.floor(at),
-        "ceil": lambda: np.ceil(at),
-    }[mode]()
-    result: NDArray[np.int64] = rounded.astype(np.int64)
+    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0)
+    rounded = np.ceil if mode in ("round_prefer_floor", "ceil") else np.floor
+    result: NDArray[np.int64] = rounded(at.astype(np.float64) + shift).astype(np.int64)  # no tie of rounding
     return result
 
 
@@ -218,13 +205,12 @@ def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights
     return node.te(compute, x, literal(indices.astype(np.int32)), literal(factors))
 
 
-def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float) -> Any:
-    """Fill *x* with *value* where one of its axes lies outside the image."""
-    rank = len(x.struct_info.shape)
+def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]]) -> Any:
+    """Extrapolate *x* where one of its axes lies outside the image."""
+    value = relax.const(node.attribute("extrapolation_value", 0.0), str(x.struct_info.dtype))
     for axis, places in outside:
-        shape = [-1 if other == axis else 1 for other in range(rank)]
-        mask = literal(places.reshape(shape))
-        x = node.builder.normalize(relax.op.where(mask, relax.const(value, str(x.struct_info.dtype)), x))
+        shape = [-1 if other == axis else 1 for other in range(x.struct_info.ndim)]
+        x = node.builder.normalize(relax.op.where(literal(places.reshape(shape)), value, x))
     return x
 
 
@@ -233,7 +219,6 @@ def _grid_sample(node: Node) -> Any:
     spatial = shape[2:]
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(name := node.attribute("mode", "linear"), name)
     padding, corners = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
-
     wide = "float64" if node.dtype() == "float64" else "float32"
 
     def element(x: Any, grid: Any, at: Any) -> Any:
@@ -316,10 +301,8 @@ def _affine_grid(node: Node) -> Any:
     corners = node.attribute("align_corners", 0)
     lines = []
     for extent in spatial:
-        if corners:
-            lines.append(np.linspace(-1, 1, extent) if extent > 1 else np.zeros(1))
-        else:
-            lines.append((2 * np.arange(extent) + 1) / extent - 1)
+        ends = np.linspace(-1, 1, extent) if extent > 1 else np.zeros(1)
+        lines.append(ends if corners else (2 * np.arange(extent) + 1) / extent - 1)
     points = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(spatial)], axis=-1)
     flat = literal(points.reshape(1, -1, len(spatial) + 1).astype(node.dtype()))
     turned = relax.op.matmul(flat, relax.op.permute_dims(node.inputs[0], (0, 2, 1)))
@@ -331,12 +314,10 @@ def _roi_align(node: Node) -> Any:
     images, channels, height, width = node.shape()
     x, regions, of_image = node.inputs[:3]
     inside = node.builder.normalize(relax.op.clip(of_image, 0, images - 1))  # no kernel checks them
-    mode = node.attribute("mode", "avg")
     rows, columns = node.attribute("output_height", 1), node.attribute("output_width", 1)
-    samples = node.attribute("sampling_ratio", 0)
-    if not samples:
+    if not (samples := node.attribute("sampling_ratio", 0)):
         raise node.refusal("its number of samples depends on the regions (sampling_ratio is 0)")
-    if mode == "avg":
+    if node.attribute("mode", "avg") == "avg":
         return node.by_tvm((x, regions, inside))
     scale = node.attribute("spatial_scale", 1.0)
     half = node.opset >= 16 and node.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"

@@ -37,27 +37,24 @@ def _gather(node: Node) -> Any:
 
 def _by_elements(node: Node) -> Any:
     """Convert GatherElements and ScatterElements: TVM's take indices from 0 on only."""
-    shape = node.shape()
     data, _, *rest = node.inputs
-    indices = _counted_from_first(node, 1, shape[node.axis(len(shape))])
-    return node.by_tvm((data, indices, *rest))
+    extent = node.shape()[node.axis(len(node.shape()))]
+    return node.by_tvm((data, _counted_from_first(node, 1, extent), *rest))
 
 
 def _by_rows(node: Node) -> Any:
     """Convert GatherND and ScatterND: the last axis of the indices counts through the data's first axes."""
-    shape, depth = node.shape(), node.shape(1)[-1]
-    batch = node.attribute("batch_dims", 0)
     data, _, *rest = node.inputs
-    indices = _counted_from_first(node, 1, shape[batch : batch + depth])
-    return node.by_tvm((data, indices, *rest))
+    batch, depth = node.attribute("batch_dims", 0), node.shape(1)[-1]
+    extents = node.shape()[batch : batch + depth]
+    return node.by_tvm((data, _counted_from_first(node, 1, extents), *rest))
 
 
 def _compress(node: Node) -> Any:
-    condition = node.constant(1, "condition")
     data, axis = node.inputs[0], node.attribute("axis")
     if axis is None:
         data, axis = relax.op.reshape(data, (-1,)), 0
-    chosen = np.flatnonzero(condition).astype(np.int64)
+    chosen = np.flatnonzero(node.constant(1, "condition")).astype(np.int64)
     return relax.op.take(data, literal(chosen), axis % max(1, len(node.shape())))
 
 
@@ -69,12 +66,11 @@ def _top_k(node: Node) -> Any:
         raise node.refusal("it is to find no elements (K is 0)")
     axis, largest = node.axis(len(node.shape()), -1), bool(node.attribute("largest", 1))
     both = node.builder.emit(relax.op.topk(x, k, axis, ret_type="both", largest=largest, dtype="int64"))
-    return relax.TupleGetItem(both, 0), relax.TupleGetItem(both, 1)
+    return both[0], both[1]
 
 
 def _one_hot(node: Node) -> Any:
-    depth = node.number(1, "depth")
-    shape = node.shape()
+    depth, shape = node.number(1, "depth"), node.shape()
     axis = node.attribute("axis", -1) % (len(shape) + 1)
 
     def element(indices: Any, values: Any, at: Any) -> Any:

@@ -35,7 +35,6 @@ class Node:
     """TVM's converter; called with inputs, and attributes by keyword that take the place of the node's."""
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute, or *default*."""
         return attribute(self.proto, name, default)
 
     def has(self, index: int) -> bool:
@@ -56,17 +55,14 @@ class Node:
 
     def value(self, index: int) -> Array | None:
         """Return the value of a constant input; None if it is left out or not constant."""
-        if not self.has(index):
-            return None
-        given = self.inputs[index]
+        given = self.inputs[index] if self.has(index) else None
+        array: Array | None = None
         if isinstance(given, relax.Constant):
-            array: Array = given.data.numpy()
+            array = given.data.numpy()
         elif isinstance(given, relax.ShapeExpr):
             array = np.asarray([int(extent) for extent in given.values], np.int64)
         elif isinstance(given, relax.Var) and given.name_hint in self.params:
             array = self.params[given.name_hint][1].numpy()
-        else:
-            return None
         return array
 
     def constant(self, index: int, what: str) -> Array:
@@ -85,7 +81,6 @@ class Node:
         return int(self.attribute("axis", default)) % max(rank, 1)
 
     def refusal(self, reason: str) -> UnsupportedOp:
-        """Return the error that says why this node cannot be imported."""
         return refusal(self.proto, reason)
 
     def compute(self, shape: Sequence[Any], element: Callable[..., Any], *inputs: Any) -> Any:

@@ -46,15 +46,14 @@ def _center_crop_pad(node: Node) -> Any:
     shape = node.shape()
     extents = node.constant(1, "shape").tolist()
     axes = node.attribute("axes") or range(len(shape))
-    starts, befores, size = [0] * len(shape), [0] * len(shape), list(shape)
+    size = list(shape)
     for axis, extent in zip(axes, extents, strict=True):
-        have = shape[axis]
-        starts[axis], befores[axis] = max(0, (have - extent) // 2), max(0, (extent - have) // 2)
         size[axis] = extent
 
     def element(x: Any, at: Any) -> Any:
         source, inside = [], []
-        for i, start, before, have, extent in zip(at, starts, befores, shape, size, strict=True):
+        for i, have, extent in zip(at, shape, size, strict=True):
+            start, before = max(0, (have - extent) // 2), max(0, (extent - have) // 2)
             source.append(i + (start - before))
             if extent > have:
                 inside += [i >= before, i < before + have]
@@ -82,7 +81,6 @@ def _pad(node: Node) -> Any:
 def _space_to_depth(node: Node) -> Any:
     if node.attribute("mode", "DCR") == "DCR":
         return None
-
     block = node.attribute("blocksize")
     n, c, h, w = node.shape()
     parts = relax.op.reshape(node.inputs[0], (n, c, h // block, block, w // block, block))

@@ -57,8 +57,7 @@ def windows(node: Node) -> Windows:
         if auto in ("SAME_UPPER", "SAME_LOWER"):
             number = -(-extent // strides[axis])
             total = max(0, (number - 1) * strides[axis] + reach - extent)
-            pads[axis] = total // 2 if auto == "SAME_UPPER" else total - total // 2
-            pads[axis + rank] = total - pads[axis]
+            pads[axis], pads[axis + rank] = _halves(total, auto)
         else:
             if auto == "VALID":
                 pads[axis] = pads[axis + rank] = 0
@@ -70,6 +69,12 @@ def windows(node: Node) -> Windows:
                     number -= 1  # no window starts in the padding behind
         count.append(number)
     return Windows(shape, kernel, strides, dilations, tuple(pads), tuple(count))
+
+
+def _halves(total: int, auto: str) -> tuple[int, int]:
+    """Divide padding in front of an axis and behind it; the odd one is behind in SAME_UPPER."""
+    before = total // 2 if auto == "SAME_UPPER" else total - total // 2
+    return before, total - before
 
 
 def _lp_pool(node: Node) -> Any:
@@ -90,11 +95,10 @@ def _lp_pool(node: Node) -> Any:
         total = te.compute(moving.output, element)
 
         def root(*at: Any) -> Any:
-            if p == 1:
-                return total(*at).astype(x.dtype)
-            if p == 2:
-                return tirx.sqrt(total(*at)).astype(x.dtype)
-            return tirx.pow(total(*at), tirx.const(1 / p, wide)).astype(x.dtype)
+            value = total(*at)
+            if p > 1:
+                value = tirx.sqrt(value) if p == 2 else tirx.pow(value, tirx.const(1 / p, wide))
+            return value.astype(x.dtype)
 
         return te.compute(moving.output, root)
 
@@ -183,13 +187,9 @@ def _col2im(node: Node) -> Any:
     pads = node.attribute("pads", [0] * (2 * rank))
     batch, rows, _ = node.shape()
     channels = rows // math.prod(block)
-    count = [
-        (image[axis] + pads[axis] + pads[axis + rank] - (block[axis] - 1) * dilations[axis] - 1)
-        // strides[axis]
-        + 1
-        for axis in range(rank)
-    ]
-
+    padded = [image[axis] + pads[axis] + pads[axis + rank] for axis in range(rank)]
+    reach = [(extent - 1) * step + 1 for extent, step in zip(block, dilations, strict=True)]
+    count = [(padded[axis] - reach[axis]) // strides[axis] + 1 for axis in range(rank)]
     taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(block)]
     if node.dtype() == "bool":
         raise node.refusal("its elements are bool, which have no sum")
@@ -223,9 +223,7 @@ def _conv_transpose(node: Node) -> Any:
             total = strides[axis] * (extent - 1) + extra[axis] + reach - out[axis]
             if total < 0:
                 extra[axis], total = extra[axis] - total, 0
-            upper = node.attribute("auto_pad", "NOTSET") == "SAME_UPPER"
-            pads[axis] = total // 2 if upper else total - total // 2
-            pads[axis + rank] = total - pads[axis]
+            pads[axis], pads[axis + rank] = _halves(total, node.attribute("auto_pad", "NOTSET"))
         changes |= {"pads": pads, "output_padding": extra, "auto_pad": b"NOTSET"}
     weights = node.inputs[1]
     if any(step != 1 for step in dilations):
@@ -289,15 +287,10 @@ def _dft(node: Node) -> Any:
 def _stft(node: Node) -> Any:
     """Convert STFT: transform each windowed frame of the signal."""
     step = node.number(1, "frame_step")
-    window = node.value(2)
-    if node.has(2) and window is None:
-        raise node.refusal("its input window is not constant")
-    if node.has(3):
-        length = node.number(3, "frame_length")
-    elif window is not None:
-        length = len(window)
-    else:
+    window = node.constant(2, "window") if node.has(2) else None
+    if window is None and not node.has(3):
         raise node.refusal("it has neither a window nor a frame_length")
+    length = node.number(3, "frame_length") if window is None or node.has(3) else len(window)
     x, (batch, samples, *rest) = node.inputs[0], node.shape()
     parts = rest[0] if rest else 1
     frames = 1 + (samples - length) // step
