@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.graph import FLOATS, NO_CONVERTER, Builder, Rewrite, Uncovered, type_name
 from adt.compiler.importers.onnx.rewrites.quantized import dequantized
+from adt.numerics import Array
 
 BEFORE_SOFTCAP, AFTER_SOFTCAP, WITH_MASK, PROBABILITIES = range(4)
 """Values of qk_matmul_output_mode: which scores are the fourth output."""
@@ -38,23 +40,22 @@ class _Attention:
 
     def __init__(self, build: Builder) -> None:
         self.build, self.graph = build, build.graph
-        self.inputs = build.operands(7)
 
     def outputs(self) -> list[str]:
         build = self.build
-        q, k, v, _, past_key, past_value, _ = self.inputs
-        flat = len(self.build.shape(q)) == 3
+        q, k, v, mask, past_key, past_value, lengths = build.operands(7)
+        flat = len(build.shape(q)) == 3
         query, (batch, heads, self.queries, size) = self._heads(q, "q_num_heads")
         key, (_, groups, self.keys, _) = self._cached(k, past_key)
         value, (_, _, _, width) = self._cached(v, past_value)
-        self.past = self.build.shape(past_key)[2] if past_key else 0
+        self.past = build.shape(past_key)[2] if past_key else 0
         query = build.add("Mul", query, build.attribute("scale") or size**-0.5)
         rows = heads // groups * self.queries
         product = self._product(
             build.reshaped(query, batch, groups, rows, size), build.add("Transpose", key, perm=[0, 1, 3, 2])
         )
         scores = build.reshaped(product, batch, heads, self.queries, self.keys)
-        probabilities, shown = self._probabilities(scores)
+        probabilities, shown = self._probabilities(scores, mask, lengths)
         product = self._product(build.reshaped(probabilities, batch, groups, rows, self.keys), value)
         output = build.reshaped(product, batch, heads, self.queries, width)
         if flat:
@@ -87,7 +88,7 @@ class _Attention:
             shape = (*shape[:2], shape[2] + self.build.shape(past)[2], shape[3])
         return name, shape
 
-    def _probabilities(self, scores: str) -> tuple[str, str]:
+    def _probabilities(self, scores: str, mask: str, lengths: str) -> tuple[str, str]:
         """Compute the softmax of the masked scores (0 for what is masked, a whole row too), and output 4."""
         build = self.build
         mode = build.attribute("qk_matmul_output_mode", BEFORE_SOFTCAP)
@@ -95,86 +96,73 @@ class _Attention:
         if cap := build.attribute("softcap", 0.0):
             scores = build.add("Mul", build.add("Tanh", build.add("Div", scores, cap)), cap)
         stages[AFTER_SOFTCAP] = scores
-        bias, allowed = self._mask()
+        bias, allowed = self._mask(mask, lengths)
         scores = build.plus(scores, bias)
         stages[WITH_MASK] = scores
         if allowed:
             if mode == WITH_MASK:
                 stages[mode] = build.add("Where", allowed, scores, -np.inf)
             scores = build.add("Where", allowed, scores, float(np.finfo(build.dtype).min))
-        precision = type_name(build.attribute("softmax_precision", 0) or 1)
-        if not build.attribute("softmax_precision", 0) or precision == build.dtype:
+        precision = build.attribute("softmax_precision", 0)
+        if not precision or type_name(precision) == build.dtype:
             result = build.add("Softmax", scores, axis=-1)
         else:
-            result = build.add("Softmax", build.cast(scores, precision), axis=-1)
+            result = build.add("Softmax", build.cast(scores, type_name(precision)), axis=-1)
             result = build.cast(result, build.dtype)
         if allowed:
             result = build.add("Where", allowed, result, 0)
         stages[PROBABILITIES] = result
         return result, stages[mode]
 
-    def _mask(self) -> tuple[str, str]:
+    def _mask(self, mask: str, lengths: str) -> tuple[str, str]:
         """Return what is added to the scores, and which of them count; each may be empty."""
-        build, mask, lengths = self.build, self.inputs[3], self.inputs[6]
-        bias, parts = "", []
-        known = np.ones((self.queries, self.keys), bool)
-        known_lengths = self.graph.constant(lengths) if lengths else None
+        build, bias, parts = self.build, "", list[str]()
+        known, known_lengths = np.ones((self.queries, self.keys), bool), self.graph.constant(lengths)
         if lengths and known_lengths is None:
             parts += self._window_of_lengths(lengths)
-        elif known_lengths is not None:
-            known = self._window(known_lengths.astype(np.int64).reshape(-1, 1, 1, 1))
         else:
-            known = self._window(None)
+            known = self._window(known_lengths)
         if mask:
-            dtype, shape = str(self.graph.dtype(mask)), self.build.shape(mask)
-            value = self.graph.constant(mask)
-            rest = np.full(
-                (*shape[:-1], max(0, self.keys - shape[-1])), -np.inf if dtype in FLOATS else False, dtype
-            )
+            dtype, shape, value = str(self.graph.dtype(mask)), build.shape(mask), self.graph.constant(mask)
+            is_float = dtype in FLOATS
+            missing = (*shape[:-1], max(0, self.keys - shape[-1]))
+            rest = np.full(missing, -np.inf if is_float else False, dtype)
             if value is not None:
                 value = np.concatenate([value, rest], -1)
-                known = known & (np.greater(value, -np.inf) if dtype in FLOATS else value.astype(bool))
-                bias = build.constant(value, dtype) if dtype in FLOATS else ""
+                known = known & (np.greater(value, -np.inf) if is_float else value.astype(bool))
+                bias = build.constant(value, dtype) if is_float else ""
             else:
                 if rest.size:
                     mask = build.add("Concat", mask, build.constant(rest, dtype), axis=-1)
-                if dtype in FLOATS:
+                if is_float:
                     bias = mask
                     mask = build.add("Greater", mask, build.constant(-np.inf, dtype))
                 parts.append(mask)
         if not known.all():
             parts.append(build.constant(known, "bool"))
-        allowed = parts[0] if parts else ""
-        for part in parts[1:]:
-            allowed = build.add("And", allowed, part)
-        return bias, allowed
+        return bias, reduce(lambda left, right: build.add("And", left, right), parts) if parts else ""
 
     def _bounds(self) -> tuple[int | None, int | None]:
         """Return how far behind and ahead of its own position a query sees; None is without end."""
-        build = self.build
-        left, right = (build.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
-        ahead = right if right >= 0 else None
-        if build.attribute("is_causal", 0):
-            ahead = 0
-        return left if left >= 0 else None, ahead
+        left, right = (self.build.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
+        ahead = 0 if self.build.attribute("is_causal", 0) else right
+        return left if left >= 0 else None, ahead if ahead >= 0 else None
 
     def _distances(self) -> NDArray[np.int64]:
         """Return the position of each key less that of each query, [S, T], of a block that starts at 0."""
         return np.arange(self.keys) - np.arange(self.queries)[:, None]
 
-    def _window(self, lengths: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-        """Return which keys each query sees, [S, T] or, with *lengths* [batch, 1, 1, 1], [batch, 1, S, T]."""
-        start = self.past if lengths is None else lengths - self.queries
-        distances = self._distances() - start
+    def _window(self, lengths: Array | None) -> NDArray[np.bool_]:
+        """Return which keys each query sees, [S, T] or, with *lengths*, [batch, 1, S, T]."""
+        end = self.past + self.queries if lengths is None else lengths.astype(int).reshape(-1, 1, 1, 1)
+        distances = self._distances() - (end - self.queries)
         behind, ahead = self._bounds()
         allowed = np.ones(distances.shape, bool)
         if behind is not None:
             allowed &= distances >= -behind
         if ahead is not None:
             allowed &= distances <= ahead
-        if lengths is not None:
-            allowed &= np.arange(self.keys) < lengths
-        return allowed
+        return allowed if lengths is None else allowed & (np.arange(self.keys) < end)
 
     def _window_of_lengths(self, lengths: str) -> list[str]:
         """Return conditions, as nodes, by which a query sees a key: all of them must hold."""
@@ -205,16 +193,14 @@ def _attended(
     query: str,
     key: str,
     value: str,
-    *,
     widths: tuple[int, int],
-    queries: int,
-    keys: int,
+    extents: tuple[int, int],
     masks: Sequence[str],
 ) -> str:
     """Write softmax(query · keyᵀ · scale + *masks*) · value as [B, S, N·H of the values].
 
-    *query*, *key* and *value* are [B, N, S or T, H]; *widths* N·H of the queries and of the values. The S
-    *queries* are the last of the T *keys*.
+    *query*, *key* and *value* are [B, N, S or T, H]; *widths* N·H of the queries and of the values. Of the
+    *extents* S and T, the S queries are the last of the T keys.
     """
     scale = build.attribute("scale", 0.0) or 1 / math.sqrt(widths[0] / build.attribute("num_heads"))
     product = build.add("MatMul", query, build.add("Transpose", key, perm=[0, 1, 3, 2]))
@@ -222,7 +208,7 @@ def _attended(
     for mask in masks:
         scores = build.add("Add", scores, mask)
     if build.attribute("unidirectional", 0):
-        future = np.triu(np.full((queries, keys), FUTURE), keys - queries + 1)
+        future = np.triu(np.full(extents, FUTURE), extents[1] - extents[0] + 1)
         scores = build.add("Add", scores, build.constant(future, build.dtype))
     scores = build.add("Softmax", scores, axis=-1 if build.graph.opset >= 13 else 3)
     result = build.add("Transpose", build.add("MatMul", scores, value), perm=[0, 2, 1, 3])
@@ -261,9 +247,8 @@ def _fused_attention(build: Builder) -> list[str] | None:
     sizes = list(build.attribute("qkv_hidden_sizes", [weights_shape[1] // 3] * 3))
     product = build.plus(build.add("MatMul", data, weights), bias)
     query, key, value = (build.heads(part, count) for part in build.split(product, sizes, 2))
-    keys = shape[1]
+    keys = shape[1] + (past_shape[3] if past_shape else 0)
     if past_shape:
-        keys += past_shape[3]
         before = (build.reshaped(part, *past_shape[1:]) for part in build.split(past, [1, 1], 0))
         key, value = (_extended(build, old, new) for old, new in zip(before, (key, value), strict=True))
     masks = _masks(build, mask, added, keys)
@@ -272,8 +257,7 @@ def _fused_attention(build: Builder) -> list[str] | None:
         both = (build.reshaped(part, 1, shape[0], count, keys, -1) for part in (key, value))
         present = build.add("Concat", *both, axis=0)
     widths = (sizes[0], sizes[2])
-    result = _attended(build, query, key, value, widths=widths, queries=shape[1], keys=keys, masks=masks)
-    return [result, present]
+    return [_attended(build, query, key, value, widths, (shape[1], keys), masks), present]
 
 
 def _multi_head_attention(build: Builder) -> list[str] | None:
@@ -301,9 +285,8 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
     key, value = _extended(build, past_key, key), _extended(build, past_value, value)
     keys = key_shape[-2] + (past[2] if past else 0)
     masks = _masks(build, mask, added, keys)
-    widths = (shape[2], width)
-    result = _attended(build, query, key, value, widths=widths, queries=shape[1], keys=keys, masks=masks)
-    return [result, key, value]
+    extents = (shape[1], keys)
+    return [_attended(build, query, key, value, (shape[2], width), extents, masks), key, value]
 
 
 def _rotary(build: Builder) -> str | None:
@@ -349,16 +332,8 @@ def _quantized_attention(build: Builder) -> list[str]:
     x, weights, bias, x_scale, scale, mask, x_zero, zero, past = build.operands(9)
     inputs = dequantized(build, x, x_scale, x_zero), dequantized(build, weights, scale, zero, 1)
     outputs = ["result", "present"][: len(build.node.output)]
-    return build.add_many(
-        "Attention",
-        *inputs,
-        bias,
-        mask,
-        past,
-        outputs=outputs,
-        domain=build.node.domain,
-        **build.attributes(),
-    )
+    options = {"domain": build.node.domain, **build.attributes()}
+    return build.add_many("Attention", *inputs, bias, mask, past, outputs=outputs, **options)
 
 
 _PRODUCTS = "MatMul, Softmax, Transpose, …"

@@ -54,14 +54,11 @@ def _prelu(build: Builder) -> str | None:
 
 def _squeeze(build: Builder) -> str | None:
     """Rewrite Squeeze before opset 13: TVM ignores its attribute of axes, and squeezes every axis of 1."""
-    axes = build.attribute("axes")
-    if axes is None:
+    if (axes := build.attribute("axes")) is None:
         return None
     shape = build.shape(build.operand(0))
-    gone = {axis % len(shape) for axis in axes}
-    return build.reshaped(
-        build.operand(0), *(extent for axis, extent in enumerate(shape) if axis not in gone)
-    )
+    left = np.delete(shape, np.asarray(axes, int) % len(shape))
+    return build.reshaped(build.operand(0), *left.tolist())
 
 
 def _pad(build: Builder) -> str | None:
@@ -70,19 +67,19 @@ def _pad(build: Builder) -> str | None:
     if not axes_name:
         return None
     shape, pads, axes = build.shape(name), build.value(pads_name), build.value(axes_name)
-    full = [0] * (2 * len(shape))
-    for position, axis in enumerate(axes.tolist()):
-        full[axis % len(shape)] = int(pads[position])
-        full[axis % len(shape) + len(shape)] = int(pads[position + len(axes)])
-    return build.add("Pad", name, build.integers(full), value, mode=build.attribute("mode", "constant"))
+    full = np.zeros((2, len(shape)), int)  # in front of each axis, and behind it
+    full[:, axes % len(shape)] = pads.reshape(2, -1)
+    return build.add(
+        "Pad", name, build.integers(full.ravel()), value, mode=build.attribute("mode", "constant")
+    )
 
 
 def _constant(build: Builder) -> str | None:
     """Rewrite a Constant's ``value_float`` and the like to ``value``, the only one that TVM reads."""
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
     for name, value in build.attributes().items():
-        if name in kinds:
-            return build.add("Constant", value=numpy_helper.from_array(np.asarray(value, kinds[name])))
+        if name.startswith(("value_float", "value_int")):
+            array = np.asarray(value, "float32" if "float" in name else "int64")
+            return build.add("Constant", value=numpy_helper.from_array(array))
     return None
 
 

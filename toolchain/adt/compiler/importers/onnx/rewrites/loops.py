@@ -16,8 +16,7 @@ MOST_NODES = 8192  # nodes that a loop may become: all are compiled one by one
 def _scan(build: Builder) -> list[str] | None:
     """Unroll Scan: states, then what it goes through, to states, then what it gathers."""
     body, count = build.attribute("body"), build.attribute("num_scan_inputs")
-    names = list(build.node.input)
-    states, sequences = names[:-count], names[-count:]
+    states, sequences = list(build.node.input[:-count]), build.node.input[-count:]
     shapes = [build.shape(name) for name in sequences]
     if build.graph.opset < 9:
         raise Uncovered("it is of an opset before 9")
@@ -48,14 +47,11 @@ def _loop(build: Builder) -> list[str] | None:
         raise Uncovered("its condition may become false")
     _check_length(body, steps)
     true = build.constant(True, "bool")
-    states, rows = _unroll(
-        build,
-        body,
-        list(build.node.input[2:]),
-        steps,
-        lambda step, states: [build.integers(step), true, *states],
-        skipped=1,  # the condition
-    )
+
+    def inputs(step: int, states: list[str]) -> list[str]:
+        return [build.integers(step), true, *states]
+
+    states, rows = _unroll(build, body, list(build.node.input[2:]), steps, inputs, skipped=1)  # the condition
     return [*states, *_stacked(build, rows, [0] * len(rows))]
 
 
@@ -115,13 +111,10 @@ def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[
 
 def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
     """Concatenate each of *rows* along a new axis."""
-    stacks = []
+    stacks, is_new = [], build.graph.opset >= 13
     for names, axis in zip(rows, axes, strict=True):
-        if build.graph.opset >= 13:
-            along = build.integers([axis])
-            wide = [build.add("Unsqueeze", name, along) for name in names]
-        else:
-            wide = [build.add("Unsqueeze", name, axes=[axis]) for name in names]
+        inputs, options = ([build.integers([axis])], {}) if is_new else ([], {"axes": [axis]})
+        wide = [build.add("Unsqueeze", name, *inputs, **options) for name in names]
         stacks.append(build.add("Concat", *wide, axis=axis))
     return stacks
 

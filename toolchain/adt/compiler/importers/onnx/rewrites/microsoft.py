@@ -18,9 +18,6 @@ _PARAMETERS = {
 """Activations with parameters, in the order in which FusedConv lists them."""
 
 
-# Activations
-
-
 def _activated(build: Builder, value: str, numbers: Sequence[float]) -> str:
     """Apply the node's activation, whose parameters are *numbers*, to *value*."""
     op = build.attribute("activation", "")
@@ -54,9 +51,6 @@ def _quick_gelu(build: Builder) -> str | None:
     build.require_floats()
     scaled = build.add("Mul", build.operand(0), build.attribute("alpha", 1.702))
     return build.add("Mul", build.operand(0), build.add("Sigmoid", scaled))
-
-
-# Products
 
 
 def _fused_conv(build: Builder) -> str | None:
@@ -95,9 +89,6 @@ def _nhwc_max_pool(build: Builder) -> str:
     rank = len(build.attribute("kernel_shape")) + 2
     value = build.add("MaxPool", build.channels_first(build.operand(0), rank), **build.attributes())
     return build.channels_last(value, rank)
-
-
-# Normalization
 
 
 def _skip_layer_norm(build: Builder) -> list[str] | None:

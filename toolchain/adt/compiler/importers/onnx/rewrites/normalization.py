@@ -42,11 +42,8 @@ def normalized(
 def _layer_norm(build: Builder) -> list[str] | None:
     """Rewrite X, scale[, bias] to Y[, mean, inverse deviation]; onnxruntime's comes before opset 17, too."""
     converted = build.node.op_type == "LayerNormalization" and build.graph.opset >= 17
-    return (
-        None
-        if converted and build.dtype != "float64" and not any(build.node.output[1:])
-        else _by_parts(build)
-    )
+    is_plain = converted and build.dtype != "float64" and not any(build.node.output[1:])
+    return None if is_plain else _by_parts(build)
 
 
 def _rms_norm(build: Builder) -> list[str] | None:
@@ -58,19 +55,12 @@ def _rms_norm(build: Builder) -> list[str] | None:
 
 def _by_parts(build: Builder) -> list[str] | None:
     value, scale, bias = build.operands(3)
-    shape = build.shape(value)
+    rank, epsilon = len(build.shape(value)), build.attribute("epsilon", 1e-5)
     build.require_floats()
-    first = build.attribute("axis", -1) % len(shape)
-    return normalized(
-        build,
-        value,
-        build.attribute("epsilon", 1e-5),
-        scale,
-        bias,
-        axes=list(range(first - len(shape), 0)),
-        centred=build.node.op_type == "LayerNormalization",
-        inner=type_name(build.attribute("stash_type", 1)) if build.dtype == "float16" else "",
-    )
+    axes = list(range(build.attribute("axis", -1) % rank - rank, 0))
+    inner = type_name(build.attribute("stash_type", 1)) if build.dtype == "float16" else ""
+    centred = build.node.op_type == "LayerNormalization"
+    return normalized(build, value, epsilon, scale, bias, axes=axes, centred=centred, inner=inner)
 
 
 def _group_norm(build: Builder) -> str | None:

@@ -42,13 +42,9 @@ def scalar(build: Builder, name: str) -> str:
     shape = build.graph.shape(name) if name else None
     if not shape or any(extent != 1 for extent in shape):
         return name
-    value = build.graph.constant(name)
-    if value is not None:
+    if (value := build.graph.constant(name)) is not None:
         return build.constant(value.item(), str(value.dtype))
     return build.reshaped(name)
-
-
-# Operators on quantized tensors
 
 
 def dequantized(build: Builder, values: str, scale: str, zero: str = "", axis: int = 0) -> str:
@@ -149,9 +145,6 @@ def _qgemm(build: Builder) -> str | None:
     return _quantize(build, 7, result) if build.operand(7) else result
 
 
-# QuantizeLinear and DequantizeLinear that TVM does not take
-
-
 def _spread(build: Builder, name: str, shape: Sequence[int], axis: int, block: int) -> str:
     """Broadcast a scale or zero point, one for each place or block of *axis*, to *shape*."""
     extents = build.graph.shape(name)
@@ -160,9 +153,8 @@ def _spread(build: Builder, name: str, shape: Sequence[int], axis: int, block: i
     if len(extents) == 1:
         return build.reshaped(name, *(shape[i] if i == axis else 1 for i in range(len(shape))))
     before, after = extents[: axis + 1], extents[axis + 1 :]
-    wide = build.add(
-        "Expand", build.reshaped(name, *before, 1, *after), build.integers([*before, block, *after])
-    )
+    apart = build.reshaped(name, *before, 1, *after)
+    wide = build.add("Expand", apart, build.integers([*before, block, *after]))
     places = extents[axis] * block
     joined = build.reshaped(wide, *extents[:axis], places, *after)
     if places == shape[axis]:
@@ -177,9 +169,8 @@ def _linear(build: Builder) -> str | None:
     if len(extents) <= 1 and shape != () and not build.node.domain:  # TVM takes it, or almost
         if shape is None or extents != (1,):
             return None
-        return build.add(
-            build.node.op_type, name, scalar(build, scale), scalar(build, zero), **build.attributes()
-        )
+        parameters = (scalar(build, each) for each in (scale, zero))
+        return build.add(build.node.op_type, name, *parameters, **build.attributes())
     if math.prod(extents) == 1:  # whatever is known of the tensor
         scale, zero = scalar(build, scale), scalar(build, zero)
     else:
@@ -214,13 +205,9 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
     return build.cast(limited(build, value, *RANGES[kind]), kind)
 
 
-# Products of integers, and of floats that are quantized at run time
-
-
 def _conv_integer(build: Builder) -> str | None:
     """Rewrite ConvInteger: the sums are integers that float32 holds exactly up to 2^24."""
-    shape = build.shape(build.operand(1))
-    inputs = []
+    shape, inputs = build.shape(build.operand(1)), []
     for position in range(2):
         value, zero_name = build.cast(build.operand(position), "float32"), build.operand(position + 2)
         if zero := scalar(build, zero_name):
@@ -255,13 +242,11 @@ def _dynamic_quantize_matmul(build: Builder) -> str:
 def _matmul_n_bits(build: Builder) -> str | None:
     """Write out a, b [N, blocks, bytes], scales, zero points, order of the groups, bias; b becomes floats."""
     a, b, scale, zero_name, order, bias = build.operands(6)
-
     if order:
         raise Uncovered("its columns have an order of their own (g_idx)")
     values, scales = build.value(b), build.value(scale)
     zeros = build.value(zero_name) if zero_name else None
     dtype, form, n = str(scales.dtype), form_of(build.node), build.attribute("N")
-
     whole = unpacked(values.reshape(n, form.blocks, -1), form.bits).astype("float32")
     zero = np.full((n, form.blocks), form.middle, "float32")
     if zeros is not None:
@@ -295,9 +280,9 @@ def _by_few_bits(build: Builder) -> str | None:
         if kind in RANGES or (scales.size > 1 and axis == columns_first):
             return None
         block = LONGEST_BLOCK
-    form = Blockwise(int(kind.removeprefix("u")[3:]), block, terms)
     if block not in BLOCKS:
         return None
+    form = Blockwise(int(kind.removeprefix("u")[3:]), block, terms)
 
     def by_column(array: NDArray[np.generic]) -> NDArray[np.generic]:
         """Arrange *array* as a number for each block of each column."""
@@ -322,16 +307,13 @@ def _by_few_bits(build: Builder) -> str | None:
     return build.plus(result, build.operand(2))
 
 
+_ONE_OPERAND = ("LeakyRelu", "Sigmoid", "GlobalAveragePool", "AveragePool")
 _QLINEAR: tuple[tuple[str, str, Apply], ...] = (
     ("QLinearConv", "Conv", _qlinear_conv),
     ("QLinearMatMul", "MatMul", _qlinear_matmul),
-    ("com.microsoft::QLinearAdd", "Add", _as_float("Add", (0, 3), 6)),
-    ("com.microsoft::QLinearMul", "Mul", _as_float("Mul", (0, 3), 6)),
-    ("com.microsoft::QLinearLeakyRelu", "LeakyRelu", _as_float("LeakyRelu", (0,), 3)),
-    ("com.microsoft::QLinearSigmoid", "Sigmoid", _as_float("Sigmoid", (0,), 3)),
+    *((f"com.microsoft::QLinear{op}", op, _as_float(op, (0, 3), 6)) for op in ("Add", "Mul")),
+    *((f"com.microsoft::QLinear{op}", op, _as_float(op, (0,), 3)) for op in _ONE_OPERAND),
     ("com.microsoft::QLinearSoftmax", "Softmax", _softmax),
-    ("com.microsoft::QLinearGlobalAveragePool", "GlobalAveragePool", _as_float("GlobalAveragePool", (0,), 3)),
-    ("com.microsoft::QLinearAveragePool", "AveragePool", _as_float("AveragePool", (0,), 3)),
     ("com.microsoft::QLinearConcat", "Concat", _as_float("Concat", (2,), 0)),
     ("com.microsoft::QLinearWhere", "Where", _as_float("Where", (1, 4), 7, 0)),
     ("com.microsoft::QLinearConv", "Conv", _qlinear_conv),

@@ -11,6 +11,7 @@ R[directions, gates·H, H], B[directions, 2·gates·H], state h (and c)[directio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +26,6 @@ _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "R
 _ACTIVATIONS = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
 """Activations without parameters, which are operators of the same name."""
 _QUANTIZED = {"DynamicQuantizeLSTM": "LSTM"}
-_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def _unrolled(build: Builder) -> list[str] | None:
@@ -84,24 +84,19 @@ class _Unrolled:
     """One recurrent node and the nodes in its place."""
 
     def __init__(self, build: Builder) -> None:
-        shape = build.graph.shape(build.operand(0))
-        assert shape is not None
+        steps, batch, _ = build.shape(build.operand(0))
         self.build = build
         self.batch_first = bool(build.attribute("layout", 0))
-        self.steps, self.batch = (shape[1], shape[0]) if self.batch_first else (shape[0], shape[1])
+        self.steps, self.batch = (batch, steps) if self.batch_first else (steps, batch)
         self.weights: dict[tuple[int, int], str] = {}
         self.direction = build.attribute("direction", "forward")
         self.kind = _kind(build)
-        self.w = self._value(1)
-        self.r = self._value(2)
-        self.gates = _GATES[self.kind]
+        self.w, self.r = self._value(1), self._value(2)
         self.hidden = self.r.shape[-1]
         self.dtype = str(self.w.dtype)
 
     def _value(self, position: int) -> NDArray[np.generic]:
-        value = self.build.graph.constant(self.build.operand(position))
-        assert value is not None
-        return value
+        return self.build.value(self.build.operand(position))
 
     def outputs(self) -> list[str]:
         """Return the outputs of all directions, joined as ONNX orders them: Y, Y_h, Y_c."""
@@ -116,11 +111,10 @@ class _Unrolled:
             rows = [self._join([outputs[step] for outputs, _ in runs], 1) for step in range(self.steps)]
             results = [self._ordered(self._join(rows, 0), [2, 0, 1, 3])]
         for number, states in enumerate(zip(*(last for _, last in runs), strict=True), start=1):
+            results.append("")
             if build.has_output(number):  # [directions, batch, H]
                 joined = build.reshaped(self._join(states, 0), len(runs), self.batch, self.hidden)
-                results.append(self._ordered(joined, [1, 0, 2]))
-            else:
-                results.append("")
+                results[number] = self._ordered(joined, [1, 0, 2])
         return results
 
     def _ordered(self, name: str, batch_first: list[int]) -> str:
@@ -132,7 +126,7 @@ class _Unrolled:
 
     def _direction(self, index: int, data: str, backwards: bool) -> tuple[list[str], tuple[str, ...]]:
         """Compute the outputs [1, 1, batch, H] of every step, in the input's order, and the last state's."""
-        build, size = self.build, self.gates * self.hidden
+        build, size = self.build, GATES[self.kind] * self.hidden
         bias = self._value(3)[index] if build.operand(3) else np.zeros(2 * size, self.dtype)
         of_input, of_state = bias[:size], bias[size:]
         if self.kind != "GRU":  # both are added to the same sum
@@ -166,13 +160,10 @@ class _Unrolled:
         """Cut *name* along *axis* by Slice: Split's form differs between opsets."""
         if len(sizes) == 1:
             return [name]
-        build, start, pieces = self.build, 0, []
-        along = build.integers([axis])
-        for size in sizes:
-            ends = (build.integers([start]), build.integers([start + size]))
-            pieces.append(build.add("Slice", name, *ends, along))
-            start += size
-        return pieces
+        build, along = self.build, self.build.integers([axis])
+        limits = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+        ends = ((build.integers([start]), build.integers([end])) for start, end in limits)
+        return [build.add("Slice", name, *pair, along) for pair in ends]
 
     def _product(self, left: str, position: int, index: int) -> str:
         """Multiply *left* by the weights of input *position* for direction *index*."""
@@ -208,9 +199,8 @@ class _Unrolled:
         if not self.build.operand(7):
             return total
         weights = self._value(7)[index, gate * self.hidden : (gate + 1) * self.hidden]
-        return self.build.add(
-            "Add", total, self.build.add("Mul", cell, self.build.constant(weights, self.dtype))
-        )
+        seen = self.build.add("Mul", cell, self.build.constant(weights, self.dtype))
+        return self.build.add("Add", total, seen)
 
     def _gru_step(self, row: str, h: str, state_bias: str, index: int) -> str:
         build, size = self.build, self.hidden
@@ -226,11 +216,9 @@ class _Unrolled:
             first, last = self._split(state_bias, 0, [2 * size, size]) if state_bias else ("", "")
             of_state = build.plus(build.add("MatMul", h, both), first)
             z_h, r_h = self._split(of_state, 1, [size] * 2)
-            r = build.add(gate, build.add("Add", r_x, r_h))
-            reset = build.add("Mul", r, h)
+            reset = build.add("Mul", build.add(gate, build.add("Add", r_x, r_h)), h)
             n_h = build.add("MatMul", reset, build.constant(self.r[index][2 * size :].T, self.dtype))
-            n_h = build.plus(n_h, last)
-            n = build.add(of_new, build.add("Add", n_x, n_h))
+            n = build.add(of_new, build.add("Add", n_x, build.plus(n_h, last)))
         z = build.add(gate, build.add("Add", z_x, z_h))
         # (1 - z)·n + z·h
         return build.add("Add", n, build.add("Mul", z, build.add("Sub", h, n)))
