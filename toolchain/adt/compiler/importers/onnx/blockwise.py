@@ -49,9 +49,8 @@ def is_blockwise(build: Builder) -> bool:
     if order or any(constant is None for constant in constants):
         return False
     types = [build.dtype, *(str(constant.dtype) for constant in constants if constant is not None)]
-    return (
-        types == ["float32", "uint8", "float32", "uint8"][: len(types)] and form_of(build.node).bits in BITS
-    )
+    taken = ["float32", "uint8", "float32", "uint8"]
+    return types == taken[: len(types)] and form_of(build.node).bits in BITS
 
 
 @contextlib.contextmanager
@@ -69,21 +68,16 @@ def inferred_products() -> Iterator[None]:
         result.tensor_type.shape.dim[-1].dim_value = columns.i
         context.set_output_type(0, result)
 
-    schema, parameter = defs.OpSchema, defs.OpSchema.FormalParameter
-    optional = schema.FormalParameterOption.Optional
-    required = schema.FormalParameterOption.Single
+    parameter, option = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption
+    inputs = [
+        parameter(name, f"T{place}", param_option=option.Single if place < 3 else option.Optional)
+        for place, name in enumerate(INPUTS)
+    ]
     types = [f"tensor({name})" for name in ("float", "float16", "bfloat16", "uint8", "int32")]
-    described = schema(
-        OPERATOR,
-        DOMAIN,
-        1,
-        inputs=[
-            parameter(name, f"T{place}", param_option=required if place < 3 else optional)
-            for place, name in enumerate(INPUTS)
-        ],
-        outputs=[parameter("Y", "T0")],
-        type_constraints=[(f"T{place}", types, "") for place in range(len(INPUTS))],
-        attributes=[],
+    constraints = [(f"T{place}", types, "") for place in range(len(INPUTS))]
+    outputs = [parameter("Y", "T0")]
+    described = defs.OpSchema(
+        OPERATOR, DOMAIN, 1, inputs=inputs, outputs=outputs, type_constraints=constraints, attributes=[]
     )
     described.set_type_and_shape_inference_function(infer)
     defs.register_schema(described)

@@ -95,9 +95,8 @@ def open_data(model: Path, name: str) -> Iterator[io.BufferedReader]:
 def _blob(directory: Path, name: str) -> tuple[Path, str]:
     """Return directory and name by which the data file *name* is opened: a blob, where it is a hub's link.
 
-    The cache of a hub has files ``REPOSITORY/snapshots/REVISION/…`` that are links to
-    ``REPOSITORY/blobs/DIGEST``. Exactly these are followed: they lead to what came with the model, and never
-    to another file of the user's. (The blob itself is no link.)
+    Exactly the links ``REPOSITORY/snapshots/REVISION/…`` to ``REPOSITORY/blobs/DIGEST``, which is no link,
+    are followed: they lead to what came with the model, and never to another file of the user's.
     """
     link = directory.resolve() / contained_name(name)
     if link.is_symlink():
@@ -136,11 +135,8 @@ def _parsed(path: Path) -> tuple[onnx.ModelProto, dict[str, _Parts]]:
 
 
 def _not_onnx(path: Path, details: str = "") -> ModelError:
-    return ModelError(
-        f"{path} is not an ONNX model, or is truncated",
-        remedy="Export or download it again.",
-        details=details,
-    )
+    what = f"{path} is not an ONNX model, or is truncated"
+    return ModelError(what, remedy="Export or download it again.", details=details)
 
 
 def _messages(model: Message) -> Iterator[Message]:
@@ -159,14 +155,15 @@ def _messages(model: Message) -> Iterator[Message]:
 def _check_element_type(message: Message) -> None:
     """Check that ONNX has the element type of *message*, where that is a tensor or the type of one."""
     if isinstance(message, onnx.TensorProto):
-        element, name = message.data_type, message.name
+        element = message.data_type
     elif isinstance(message, onnx.ValueInfoProto):
-        element, name = message.type.tensor_type.elem_type, message.name
+        element = message.type.tensor_type.elem_type
     else:
         return
     if element not in onnx.TensorProto.DataType.values():
         raise ModelError(
-            f"the tensor {name[:80]!r} has element type {element}, which onnx {onnx.__version__} lacks",
+            f"the tensor {message.name[:80]!r} has element type {element}, which onnx"
+            f" {onnx.__version__} lacks",
             remedy="Export the model with tensors of other types.",
         )
 
@@ -219,8 +216,8 @@ def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
 def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
     """Return True if the model is valid but for what onnxruntime itself writes.
 
-    That is operators in ONNX's own domain that ONNX does not have (or not yet), outputs without a shape, and
-    in files of before 2019 weights that are no inputs.
+    That is its operators in ONNX's own domain, outputs without a shape, and before 2019 weights that are no
+    inputs.
     """
     lenient = deepcopy(model)
     lenient.ir_version = max(model.ir_version, 4)
@@ -257,32 +254,29 @@ def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
 def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Shape]:
     """Return the static shape of every input; what *given* leaves open has the file's usual extents."""
     declared = declared_inputs(model)
-    fixed = fixed_symbols(declared, given)
+    left = {dim for dims in declared.values() for dim in dims} - fixed_symbols(declared, given).keys()
     usual = {
-        prop.key.removeprefix(USUAL): int(prop.value)
+        symbol: int(prop.value)
         for prop in model.metadata_props
-        if prop.key.startswith(USUAL) and re.fullmatch("[0-9]{1,18}", prop.value)
+        if (symbol := prop.key.removeprefix(USUAL)) != prop.key
+        and symbol in left
+        and re.fullmatch("[0-9]{1,18}", prop.value)
     }
-    symbols = {dim for dims in declared.values() for dim in dims}
-    left = {symbol: extent for symbol, extent in usual.items() if symbol in symbols and symbol not in fixed}
-    return fixed_shapes(declared, {**given, **left}, empty=True)
+    return fixed_shapes(declared, {**given, **usual}, empty=True)
 
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
     """Return *model* with static input shapes and no others; inputs of no elements become constants."""
     result = deepcopy(model)
-    for value in list(result.graph.input):
-        if value.name not in fixed:
-            continue
-        tensor = value.type.tensor_type
+    for value in [value for value in result.graph.input if value.name in fixed]:
+        shape, tensor = fixed[value.name], value.type.tensor_type
         tensor.shape.ClearField("dim")
-        for extent in fixed[value.name]:
+        for extent in shape:
             tensor.shape.dim.add().dim_value = extent
-        if 0 in fixed[value.name]:
-            constant = onnx.TensorProto(
-                name=value.name, data_type=tensor.elem_type, dims=fixed[value.name], raw_data=b""
+        if 0 in shape:
+            result.graph.initializer.add(
+                name=value.name, data_type=tensor.elem_type, dims=shape, raw_data=b""
             )
-            result.graph.initializer.append(constant)
             result.graph.input.remove(value)
     del result.graph.value_info[:]
     for value in result.graph.output:
@@ -318,9 +312,9 @@ def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
     """Return numpy's name of the element type of each input of the graph, which must be tensors."""
     dtypes = {}
     for value in model.graph.input:
-        kind, element = value.type.WhichOneof("value"), value.type.tensor_type.elem_type
-        if kind != "tensor_type" or element not in onnx.helper.get_all_tensor_dtypes():
-            what = f"has element type {element}" if kind == "tensor_type" else "is no tensor"
+        is_tensor, element = value.type.HasField("tensor_type"), value.type.tensor_type.elem_type
+        if not is_tensor or element not in onnx.helper.get_all_tensor_dtypes():
+            what = f"has element type {element}" if is_tensor else "is no tensor"
             raise ModelError(
                 f"input {value.name!r} {what}; only tensors of a known type can be inputs",
                 remedy="Export the model with tensors as its inputs.",

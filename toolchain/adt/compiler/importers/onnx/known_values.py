@@ -24,17 +24,16 @@ def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     constants of types in which nothing computes, of any size.
     """
     graph = Graph(model, model.graph)
-    known: dict[str, Array] = {}
-    nodes: list[onnx.NodeProto] = []
+    known, nodes = dict[str, Array](), list[onnx.NodeProto]()
     for node in model.graph.node:
         values = {} if node.op_type == "Constant" else _values(node, graph, known, uncomputed)
         if not values:
             _drop_empty(node, graph)
+            nodes.append(node)
+        for name, value in values.items():
+            constant = numpy_helper.from_array(value)
+            nodes.append(helper.make_node("Constant", [], [name], value=constant))
         known |= values
-        nodes += [
-            helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
-            for name, value in values.items()
-        ] or [node]
     model.graph.ClearField("node")
     model.graph.node.extend(nodes)
     return bool(known)

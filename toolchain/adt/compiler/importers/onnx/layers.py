@@ -90,8 +90,7 @@ def _cases(
     copy, whole = deepcopy(node), graph.model
     copy.input[:] = [places.get(name, "") for name in node.input]
     copy.output[:] = [name and f"result_{place}_" for place, name in enumerate(node.output)]
-    specs: dict[str, tuple[Sequence[int], str]] = {}
-    constants = []
+    specs, constants = dict[str, tuple[Sequence[int], str]](), list[onnx.TensorProto]()
     for name, place in places.items():
         if (value := graph.constant(name)) is None:
             specs[place] = shapes[name], str(graph.dtype(name))
@@ -102,10 +101,8 @@ def _cases(
     outputs = list(map(helper.make_empty_tensor_value_info, filter(None, copy.output)))
     single = helper.make_graph([copy], "layer", inputs, outputs, constants)
     model = helper.make_model(single, opset_imports=whole.opset_import, ir_version=whole.ir_version)
-    session = session_of(model, optimize=False, threads=1)
-    cases = layers.make_cases(
-        node.op_type, specs, set(next(iter(shapes.values()), ())), partial(session.run, None)
-    )
+    run = partial(session_of(model, optimize=False, threads=1).run, None)
+    cases = layers.make_cases(node.op_type, specs, set(next(iter(shapes.values()), ())), run)
     for value, array in zip(model.graph.output, cases[0][1], strict=True):
         value.CopyFrom(helper.make_tensor_value_info(value.name, type_number(str(array.dtype)), array.shape))
     return model.SerializeToString(), cases

@@ -16,7 +16,7 @@ from adt.compiler.importers.onnx.file import fixed_inputs, input_dtypes, read_on
 from adt.compiler.importers.onnx.graph import all_nodes, op_name
 from adt.compiler.importers.onnx.preparation import PreparedModel, inlined, prepare
 from adt.compiler.importers.onnx.support import (
-    adt_operators,
+    known_operators,
     never_supported_ops,
     random_ops,
     tell_operators,
@@ -80,23 +80,21 @@ def _prepare(
     """
     tell_operators(by_tvm, by_adt)
     model = inlined(read_onnx(path), path.name)
-    random = random_ops(model)
+    random, plain = random_ops(model), PreparedModel(model, model, {})
     try:
         fixed = fixed_inputs(model, _tuples(shapes))
     except ModelError:
         never = random | never_supported_ops(model)
-        table = op_table(PreparedModel(model, model, {}), never)
         if explains:
-            return PreparedFile((), (), table, ())
+            return PreparedFile((), (), op_table(plain, never), ())
         if never:  # first what no --shape mends
-            raise _unsupported(path, table) from None
+            raise _unsupported(path, op_table(plain, never)) from None
         raise
     if random and not explains:
-        raise _unsupported(path, op_table(PreparedModel(model, model, {}), random))
+        raise _unsupported(path, op_table(plain, random))
     dtypes = input_dtypes(model)  # nothing runs without them
-    prepared = prepare(
-        with_fixed_shapes(in_floats(model), fixed), path.name, loops=loops, blockwise=blockwise
-    )
+    static = with_fixed_shapes(in_floats(model), fixed)
+    prepared = prepare(static, path.name, loops=loops, blockwise=blockwise)
     table = op_table(prepared, unsupported_ops(prepared.model) | uncomputed_types(prepared.model) | random)
     if refusal(table) and not explains:
         raise _unsupported(path, table)
@@ -133,10 +131,6 @@ def op_table(prepared: PreparedModel, missing: Mapping[str, str]) -> tuple[OpRow
     """Return what became of each operator of the simplified model; *missing* ones cannot be converted."""
     missing = {op: note for op, note in missing.items() if op not in prepared.kept}
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
-    hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
-    return op_rows(
-        [*ops, *hidden],
-        prepared.rewritten,
-        missing,
-        dict.fromkeys((*adt_operators(), *prepared.kept), "converted by adt"),
-    )
+    ops += missing.keys() - set(ops)  # only in what an operator was rewritten to
+    ours = dict.fromkeys((*known_operators()[1], *prepared.kept), "converted by adt")
+    return op_rows(ops, prepared.rewritten, missing, ours)

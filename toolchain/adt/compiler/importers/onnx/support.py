@@ -37,7 +37,6 @@ _NCHWC = (
     " graph_optimization_level = ORT_ENABLE_EXTENDED"
 )
 
-
 _told: list[tuple[frozenset[str], frozenset[str]]] = []
 
 
@@ -46,7 +45,8 @@ def tell_operators(by_tvm: Collection[str], by_adt: Collection[str]) -> None:
     _told[:] = [(frozenset(by_tvm), frozenset(by_adt))]
 
 
-def _operators() -> tuple[frozenset[str], frozenset[str]]:
+def known_operators() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the operators with a converter, TVM's and adt's own."""
     if not _told:
         from adt.compiler.importers.onnx.converters import operators
 
@@ -54,24 +54,18 @@ def _operators() -> tuple[frozenset[str], frozenset[str]]:
     return _told[0]
 
 
-def adt_operators() -> frozenset[str]:
-    """Return the operators with a converter of adt's own."""
-    return _operators()[1]
-
-
 def convertible(domain: str, op: str) -> bool:
     """Return True if there is a converter for *op* of *domain*, TVM's or ours."""
     if domain in ("", "ai.onnx"):
-        return op not in _OF_VALUES and (op == "If" or any(op in names for names in _operators()))
+        return op not in _OF_VALUES and (op == "If" or any(op in names for names in known_operators()))
     return (domain, op) in OTHER_DOMAINS
 
 
-def _is_function(domain: str, op: str) -> bool:
-    """Return True if ONNX defines *op* of *domain* by other operators, which can be written out."""
-    if not defs.has(op, domain=domain):
-        return False
-    schema = defs.get_schema(op, domain=domain)
-    return bool(schema.has_function or schema.has_context_dependent_function)
+def _is_function(node: onnx.NodeProto) -> bool:
+    """Return True if ONNX defines the operator by others, which can be written out."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    schema = defs.get_schema(node.op_type, domain=domain) if defs.has(node.op_type, domain=domain) else None
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
@@ -86,12 +80,11 @@ def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
 def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
     """Map the operators of a prepared *model* with element types that no kernel has to notes, as above."""
     graph, refusals = Graph(model, model.graph), []
+    advice = "export or quantize the model with float32, float16, int8 or uint8 there"
     for node in model.graph.node:
-        types = [graph.dtype(name) for name in (*node.input, *node.output) if name]
-        if others := [dtype for dtype in types if dtype and dtype not in COMPUTED]:
-            dtype = "string" if others[0] == "object" else others[0]
-            advice = "export or quantize the model with float32, float16, int8 or uint8 there"
-            refusals.append((node, f"nothing computes in {dtype}: {advice}"))
+        types = map(graph.dtype, filter(None, (*node.input, *node.output)))
+        if other := next((dtype for dtype in types if dtype and dtype not in COMPUTED), ""):
+            refusals.append((node, f"nothing computes in {other.replace('object', 'string')}: {advice}"))
     return _notes(refusals)
 
 
@@ -105,7 +98,7 @@ def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
         if not convertible(node.domain, node.op_type)
         and op_name(node) not in REWRITES
         and (node.domain, node.op_type) not in own
-        and not _is_function("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+        and not _is_function(node)
     )
 
 

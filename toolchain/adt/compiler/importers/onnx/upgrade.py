@@ -71,7 +71,7 @@ def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind:
     options["pads"] = [*before, *behind]
     results = build.add_many(node.op_type, data, outputs=["pooled"] * len(node.output), **options)
     nodes[nodes.index(node) : nodes.index(node) + 1] = build.finish(results)
-    nodes = [deepcopy(each) for each in nodes]  # clearing the field empties those that are in it
+    nodes = list(map(deepcopy, nodes))  # clearing the field empties those that are in it
     graph.graph.ClearField("node")
     graph.graph.node.extend(nodes)
 
@@ -102,7 +102,6 @@ def _split(graph: Graph, node: onnx.NodeProto, axes: NDArray[np.bool_]) -> onnx.
     second.name = graph.fresh(f"{node_name(node)}_resized")
     for half, own in ((node, axes), (second, ~axes)):
         half.input[2] = graph.add_constant("scales", np.where(own, scales, one))
-    nodes = list(graph.graph.node)
-    place = nodes.index(node) + 1
+    place = list(graph.graph.node).index(node) + 1
     graph.graph.node.insert(place, second)
     return graph.graph.node[place]
