@@ -43,8 +43,7 @@ def import_torch(
 ) -> ImportedModel:
     """Import a program that ``torch.export.save`` wrote."""
     program = load_program(path)
-    specs = program_inputs(program)
-    output_names = program_outputs(program)
+    specs, output_names = program_inputs(program), program_outputs(program)
     declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
     fixed = fixed_shapes(declared, shapes)
     if fixed != declared:
@@ -114,9 +113,7 @@ def _promoted(program: Any) -> Any:
         if name not in (*PROMOTED, *PRODUCTS) and torch.Tag.pointwise not in tags:
             continue
         of_result = dtype = node.meta["val"].dtype
-        operands = [
-            operand for operand in node.all_input_nodes if (name, operand) != ("where.self", node.args[0])
-        ]
+        operands = [each for each in node.all_input_nodes if (name, each) != ("where.self", node.args[0])]
         if dtype == torch.bool and len(node.args) == 2 and not name.startswith("logical_"):  # a comparison
             dtype = torch.result_type(*(getattr(arg, "meta", {}).get("val", arg) for arg in node.args))
         if name.startswith("pow.") and not dtype.is_floating_point:
@@ -178,27 +175,22 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
     known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys() | {"getitem"}
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     ops = [node.target.__name__ for node in calls if node.target.__name__ != "getitem"]
-    missing = [
-        (node.target.__name__, node.name, reason)
-        for node in calls
-        if (
-            reason := _batch_statistics(node)
-            or _randomness(node)
-            or ("" if node.target.__name__ in known else NO_CONVERTER)
-        )
-    ]
+    reasons = (
+        (node, _training(node) or ("" if node.target.__name__ in known else NO_CONVERTER)) for node in calls
+    )
+    missing = [(node.target.__name__, node.name, reason) for node, reason in reasons if reason]
     return op_rows(ops, {}, refusal_notes(missing), {})
 
 
-def _batch_statistics(node: Any) -> str:
-    """Return the reason why *node* is refused if it is a norm in training: TVM takes fixed statistics."""
-    is_norm = node.target.__name__.startswith("_native_batch_norm_legit_functional")
-    return BATCH if is_norm and arguments_of(node)["training"] else ""
+def _training(node: Any) -> str:
+    """Return the refusal of a norm by a batch's statistics, where TVM's are fixed, and of random values.
 
-
-def _randomness(node: Any) -> str:
-    """Return the refusal of *node* if its values are random: TVM draws some once and leaves dropouts out."""
+    TVM draws the numbers of some operators once, at import, and converts dropouts to nothing.
+    """
     torch = load("torch", "torch", "reading a .pt2 file")
+    is_norm = node.target.__name__.startswith("_native_batch_norm_legit_functional")
+    if is_norm and arguments_of(node)["training"]:
+        return BATCH
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return ""
     given = arguments_of(node)

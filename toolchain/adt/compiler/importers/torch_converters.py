@@ -197,9 +197,9 @@ def _convolution(node: Any, importer: Any) -> Any:
         weight = importer.block_builder.emit_te(topi.nn.dilate, weight, [1, 1, *dilation])
     convolve = getattr(relax.op.nn, f"conv{rank}d_transpose")
     result = emit(convolve(data, weight, strides, padding, extra, groups=groups))
-    return (
-        result if bias is None else emit(relax.op.add(result, relax.op.reshape(bias, [1, -1, *[1] * rank])))
-    )
+    if bias is None:
+        return result
+    return emit(relax.op.add(result, relax.op.reshape(bias, [1, -1, *[1] * rank])))
 
 
 def _product(node: Any, importer: Any) -> Any:
@@ -287,10 +287,9 @@ def _even_pool(node: Any, importer: Any) -> Any:
     """Convert as TVM does, which is wrong for windows of several extents."""
     data, sizes = node.args
     if any(extent % size for extent, size in zip(data.meta["val"].shape[-3:], sizes, strict=True)):
-        raise ModelError(
-            f"{node.name} averages windows of several extents", remedy="Give sizes that divide x's."
-        )
-    return importer.create_convert_map()[node.target.__name__](node)
+        what = f"{node.name} averages windows of several extents"
+        raise ModelError(what, remedy="Give sizes that divide x's.")
+    return _by_tvm(node, importer)
 
 
 def _direct(operator: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -298,9 +297,8 @@ def _direct(operator: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
     def convert(node: Any, importer: Any) -> Any:
         data, *given = importer.retrieve_args(node)
-        return importer.block_builder.emit(
-            operator(data, *(None if value == [] else value for value in given))
-        )
+        arguments = (None if value == [] else value for value in given)
+        return importer.block_builder.emit(operator(data, *arguments))
 
     return convert
 
@@ -321,47 +319,28 @@ def _bucketize(node: Any, importer: Any) -> Any:
 
 CONVERTERS: dict[str, Converter] = {
     "_adaptive_avg_pool3d.default": _even_pool,
-    "_local_scalar_dense.default": _item,
-    "_native_batch_norm_legit.no_stats": _norm,
-    "_upsample_bilinear2d_aa.default": _resize,
     "amax.default": _direct(relax.op.max),
     "amin.default": _direct(relax.op.min),
-    "any.default": _any,
-    "any.dim": _any,
-    "any.dims": _any,
     "atan2.default": _direct(relax.op.atan2),
-    "avg_pool1d.default": _average_pool,
-    "avg_pool2d.default": _average_pool,
-    "avg_pool3d.default": _average_pool,
-    "bmm.default": _product,
     "bucketize.Tensor": _bucketize,
-    "clamp.Tensor": _clamp,
-    "clamp.default": _clamp,
-    "clamp_max.Tensor": _clamp,
-    "clamp_max.default": _clamp,
-    "clamp_min.Tensor": _clamp,
-    "clamp_min.default": _clamp,
     "elu.default": _elu,
-    "full.default": _filled,
-    "full_like.default": _filled,
     "getitem": _getitem,
     "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
     "index_put.default": _index_put,
-    "item.default": _item,
     "convolution.default": _convolution,
-    "matmul.default": _product,
-    "mm.default": _product,
-    "ones_like.default": _filled,
-    "native_group_norm.default": _norm,
     "prod.dim_int": _direct(relax.op.prod),
-    "scatter.src": _scatter,
-    "scatter_add.default": _scatter,
     "select.int": _select,
-    "upsample_bicubic2d.vec": _resize,
-    "upsample_bilinear2d.vec": _resize,
-    "upsample_nearest2d.vec": _resize,
-    "zeros_like.default": _filled,
+    **dict.fromkeys(("_local_scalar_dense.default", "item.default"), _item),
+    **dict.fromkeys(("_native_batch_norm_legit.no_stats", "native_group_norm.default"), _norm),
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
+    **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _product),
+    **dict.fromkeys(("scatter.src", "scatter_add.default"), _scatter),
+    **{f"avg_pool{rank}d.default": _average_pool for rank in (1, 2, 3)},
+    **{f"clamp{side}.{kind}": _clamp for side in ("", "_max", "_min") for kind in ("Tensor", "default")},
+    **{f"{kind}.default": _filled for kind in ("full", "full_like", "ones_like", "zeros_like")},
+    **{f"upsample_{mode}2d.vec": _resize for mode in ("bicubic", "bilinear", "nearest")},
+    "_upsample_bilinear2d_aa.default": _resize,
 }
 
 
@@ -393,9 +372,9 @@ def _as_declared(node: Any, value: Any, builder: Any) -> Any:
     if not isinstance(value, relax.Expr) or not hasattr(declared, "dtype"):
         return value
     info = (value := builder.normalize(value)).struct_info
-    dtype = str(declared.dtype).removeprefix("torch.")
     if not isinstance(info, relax.TensorStructInfo):
         return value
+    dtype = str(declared.dtype).removeprefix("torch.")
     shape = static_shape(value)
     if shape is not None and list(shape) != list(declared.shape):
         raise _refusal(node, f"it becomes {list(shape)}, and is {list(declared.shape)} in the program")
