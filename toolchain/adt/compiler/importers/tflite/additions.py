@@ -51,12 +51,11 @@ def _segments(reduction: str, converter: OperatorConverter, op: Any) -> relax.Ex
         numbers = converter.get_tensor_value(places)
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
             raise tvm.error.OpNotImplemented(f"a row belongs to none of {count} segments")
-    rows = converter.get_tensor_expr(data)
-    indices = converter.bb.normalize(converter.get_tensor_expr(places))
+    rows, indices = (converter.bb.normalize(converter.get_tensor_expr(each)) for each in (data, places))
     (result,) = converter.get_output_tensors(op)
     dtype = converter.get_tensor_type_str(result.tensor.Type())
     limits = np.finfo(dtype) if dtype.startswith("float") else np.iinfo(dtype)
-    extents = [int(extent) for extent in converter.bb.normalize(rows).struct_info.shape]
+    extents = [int(extent) for extent in rows.struct_info.shape]
     neutral = {"add": 0, "mul": 1, "max": limits.min, "min": limits.max}[reduction]
     shape = [count, *extents[indices.struct_info.ndim :]]
     start = relax.op.full(shape, relax.const(neutral, dtype), dtype)
@@ -71,10 +70,8 @@ def _dynamic_update_slice(converter: OperatorConverter, op: Any) -> relax.Expr:
             inside, places = [], []
             for axis, position in enumerate(at):
                 size, last = part.shape[axis], whole.shape[axis] - part.shape[axis]
-                start = tirx.max(
-                    tirx.const(0, starts.dtype), tirx.min(starts(axis), last.astype(starts.dtype))
-                )
-                start = start.astype("int32")
+                start = tirx.min(starts(axis), last.astype(starts.dtype))
+                start = tirx.max(tirx.const(0, starts.dtype), start).astype("int32")
                 inside += [position >= start, position < start + size]
                 places.append(tirx.max(0, tirx.min(position - start, size - 1)))
             return tirx.if_then_else(tirx.all(*inside), part(*places), whole(*at))
@@ -89,13 +86,12 @@ def _reduce_window(converter: OperatorConverter, op: Any) -> relax.Expr:
     import tflite
 
     options = converter._get_stablehlo_options(op, tflite.StablehloReduceWindowOptions)
-    body = converter._get_stablehlo_simple_body_op(
-        int(options.BodySubgraphIndex()), "STABLEHLO_REDUCE_WINDOW", 2
-    )
+    number, name = int(options.BodySubgraphIndex()), "STABLEHLO_REDUCE_WINDOW"
+    body = converter._get_stablehlo_simple_body_op(number, name, 2)
     if converter.get_op_code_str(body) not in ("ADD", "STABLEHLO_ADD"):
         return converter._convert_stablehlo_reduce_window(op)
     data, start = converter.get_input_tensors(op)
-    converter._check_stablehlo_reduce_init(start, "STABLEHLO_ADD", "STABLEHLO_REDUCE_WINDOW")
+    converter._check_stablehlo_reduce_init(start, "STABLEHLO_ADD", name)
     value = converter.bb.normalize(converter.get_tensor_expr(data))
     rank = value.struct_info.ndim
 
@@ -105,7 +101,7 @@ def _reduce_window(converter: OperatorConverter, op: Any) -> relax.Expr:
         return [int(number) for number in getattr(options, f"{name}AsNumpy")()]
 
     if any(step != 1 for step in numbers("BaseDilations", rank, 1)):
-        raise tvm.error.OpNotImplemented("STABLEHLO_REDUCE_WINDOW with base dilations")
+        raise tvm.error.OpNotImplemented(f"{name} with base dilations")
     before = numbers("Padding", 2 * rank, 0)[::2]
     (result,) = converter.get_output_tensors(op)
     shape = [int(extent) for extent in result.tensor.ShapeAsNumpy()]
@@ -130,12 +126,9 @@ def _window_sums(
             position * stride + tap * dilation - pad
             for position, tap, stride, dilation, pad in zip(at, taps, strides, dilations, before, strict=True)
         ]
-        inside = [
-            tirx.all(place >= 0, place < extent) for place, extent in zip(places, data.shape, strict=True)
-        ]
-        return te.sum(
-            tirx.if_then_else(tirx.all(*inside), data(*places), tirx.const(0, data.dtype)), axis=taps
-        )
+        pairs = zip(places, data.shape, strict=True)
+        inside = tirx.all(*(tirx.all(place >= 0, place < extent) for place, extent in pairs))
+        return te.sum(tirx.if_then_else(inside, data(*places), tirx.const(0, data.dtype)), axis=taps)
 
     return te.compute(tuple(shape), element)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -79,20 +80,23 @@ def _shape(wrapper: Any) -> list[int]:
     return [int(wrapper.tensor.Shape(axis)) for axis in range(wrapper.tensor.ShapeLength())]
 
 
+def _extents(value: Any) -> list[int]:
+    return [int(extent) for extent in value.struct_info.shape]
+
+
 class Converter(OperatorConverter):  # type: ignore[misc]
     """TVM's converters with adt's, for ``from_tflite``."""
 
     def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:
-        """Let *refused* get the operators that are refused, or None raise the first one."""
+        """Let *refused* get the operators that are refused."""
         super().__init__(*arguments, **options)
         # converters of subgraphs get the same state, and nothing else
-        self.refused = self.conversion_state.setdefault("refused", refused)
-        for op in MENDED:
-            self.convert_map[op] = getattr(self, f"convert_{op.lower()}")
-        self.convert_map |= {op: functools.partial(added, self) for op, added in ADDED.items()}
+        self.refused: list[Refusal] = self.conversion_state.setdefault("refused", refused)
+        ours = {op: getattr(self, f"convert_{op.lower()}") for op in MENDED}
+        added = {op: functools.partial(function, self) for op, function in ADDED.items()}
         self.convert_map: dict[str, Callable[..., Any]] = {
             code: functools.partial(self._convert, code, function)
-            for code, function in self.convert_map.items()
+            for code, function in (self.convert_map | ours | added).items()
             if code not in UNRUNNABLE
         }
         self.scales: Mapping[int, Scale] | None = None
@@ -105,12 +109,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         refused: list[Refusal] = []
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)
-            code = self.get_op_code_str(operator)
+            code, reason = self.get_op_code_str(operator), ""
             if code not in self.convert_map:
                 reason = RANDOM if code in RANDOM_OPS else NO_CONVERTER
-                refused.append(Refusal(code, self._name(operator), reason))
             elif code in STATEFUL and any(t.qnn_params for t in self.get_input_tensors(operator)):
                 reason = "quantized, and TVM converts it in floating point only"
+            if reason:
                 refused.append(Refusal(code, self._name(operator), reason))
         return notes(refused)
 
@@ -132,20 +136,16 @@ class Converter(OperatorConverter):  # type: ignore[misc]
                 if not reason:
                     return value
             except Exception as error:  # the importer asserts and raises plain Python errors
-                if self.refused is None:
-                    raise
                 reason = f"TVM's importer refuses it: {last_line(error)}"
-        if self.refused is None:
-            raise NotImplementedError(reason)
         self.refused.append(Refusal(code, self._name(op), reason, bool(difference)))
-        unknown = [
-            relax.Var(
-                tensor.tensor.Name().decode(),
-                relax.TensorStructInfo(_shape(tensor), self.get_tensor_type_str(tensor.tensor.Type())),
-            )
-            for tensor in self.get_output_tensors(op)
-        ]
+        unknown = []
+        for result in self.get_output_tensors(op):
+            info = relax.TensorStructInfo(_shape(result), self._dtype(result))
+            unknown.append(relax.Var(result.tensor.Name().decode(), info))
         return unknown[0] if len(unknown) == 1 else relax.Tuple(unknown)
+
+    def _dtype(self, wrapper: Any) -> str:
+        return str(self.get_tensor_type_str(wrapper.tensor.Type()))
 
     def _difference(self, value: Any, op: Any) -> str:
         """Describe a result whose type or shape is not the file's; empty when there is none."""
@@ -158,8 +158,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             extents = list(getattr(getattr(field, "shape", None), "values", None) or ())
             if not all(isinstance(extent, tirx.IntImm) for extent in extents):
                 continue  # depends on values
-            shape, declared = [int(extent) for extent in extents], _shape(tensor)
-            dtype = self.get_tensor_type_str(tensor.tensor.Type())
+            shape, declared, dtype = list(map(int, extents)), _shape(tensor), self._dtype(tensor)
             same_shape = shape == declared or not (declared or tensor.tensor.HasRank())
             if hasattr(field, "dtype") and not (same_shape and field.dtype == dtype):
                 return f"output {place} becomes {field.dtype} {shape}, and is {dtype} {declared} in the file"
@@ -167,8 +166,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
         """Convert *op* by *function*, with floats for what is quantized."""
-        results = self.get_output_tensors(op)
-        given = self.get_input_tensors(op)
+        results, given = self.get_output_tensors(op), self.get_input_tensors(op)
         scales = self.scales = scales_of(code, given, results)
         self.weights = self._constant_bytes(given[1]) if scales and code in WEIGHTED else None
         try:
@@ -188,7 +186,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def _cast(self, value: Any, tensor: Any) -> Any:
         """Cast integers to the type in the file: some of TVM's converters take another."""
         dtype = str(self.bb.normalize(value).struct_info.dtype)
-        declared = self.get_tensor_type_str(tensor.tensor.Type()) if "int" in dtype else dtype
+        declared = self._dtype(tensor) if "int" in dtype else dtype
         return value if dtype == declared else relax.op.astype(value, declared)
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
@@ -215,11 +213,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def _constant_bytes(self, tensor: Any) -> int | None:
         """Return the index of *tensor* if it holds constant bytes that have a scale."""
         constant = tensor.qnn_params and not self.has_expr(tensor.tensor_idx)
-        return (
-            tensor.tensor_idx
-            if constant and self.get_tensor_type_str(tensor.tensor.Type()) in BYTES
-            else None
-        )
+        return tensor.tensor_idx if constant and self._dtype(tensor) in BYTES else None
 
     def has_expr(self, input_tensor_idx: int) -> bool:
         """Return True if it is no number: so are constant bytes that are dequantized."""
@@ -229,13 +223,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """Return an operand; a constant one, too, which some of TVM's converters do not expect."""
         if not self.has_expr(input_tensor_idx):
             return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
-        if input_tensor_idx == self.weights:
-            (tensor,) = super().get_tensors([input_tensor_idx])
-            return self.bb.normalize(self.dequantize(relax.const(super().get_tensor_value(tensor)), tensor))
-        value = super().get_expr(input_tensor_idx)
-        if self.scales is None or input_tensor_idx not in self.scales:
-            return value
         (tensor,) = super().get_tensors([input_tensor_idx])
+        if input_tensor_idx == self.weights:
+            value = relax.const(super().get_tensor_value(tensor))
+        else:
+            value = super().get_expr(input_tensor_idx)
+            if input_tensor_idx not in (self.scales or {}):
+                return value
         return self.bb.normalize(self.dequantize(value, tensor))
 
     def _options(self, op: Any, kind: str) -> Any:
@@ -253,7 +247,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         operands = []
         for tensor, transposed in ((left, options.AdjX()), (right, options.AdjY())):
             value = self.bb.normalize(self.get_expr(tensor.tensor_idx))
-            rank = len(value.struct_info.shape)
+            rank = value.struct_info.ndim
             axes = [*range(rank - 2), rank - 1, rank - 2]
             operands.append(self.bb.normalize(relax.op.permute_dims(value, axes)) if transposed else value)
         return relax.op.matmul(*operands)
@@ -261,9 +255,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_batch_to_space_nd(self, op: Any) -> Any:
         """Convert BATCH_TO_SPACE_ND: blocks of the batch go to the axes after it; borders are cut."""
         data, block, crops = self._blocks(op)
-        batch, *extents = (int(extent) for extent in data.struct_info.shape)
-        count = len(block)
-        smaller = batch // math.prod(block)
+        batch, *extents = _extents(data)
+        count, smaller = len(block), batch // math.prod(block)
         apart = relax.op.reshape(data, [*block, smaller, *extents])
         order = [count, *(axis for i in range(count) for axis in (count + 1 + i, i))]
         apart = relax.op.permute_dims(apart, [*order, *range(2 * count + 1, count + 1 + len(extents))])
@@ -297,15 +290,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_space_to_batch_nd(self, op: Any) -> Any:
         """Convert SPACE_TO_BATCH_ND: blocks of padded axes become blocks of the batch."""
         data, block, pads = self._blocks(op)
-        batch, *extents = (int(extent) for extent in data.struct_info.shape)
+        batch, *extents = _extents(data)
         count = len(block)
         rest = extents[count:]
-        widths = [0, 0, *(width for pair in pads for width in pair), *[0] * (2 * len(rest))]
-        padded = relax.op.nn.pad(data, widths)
-        smaller = [
-            (extent + sum(pair)) // size for extent, pair, size in zip(extents, pads, block, strict=False)
-        ]
-        pairs = [each for pair in zip(smaller, block, strict=True) for each in pair]
+        padded = relax.op.nn.pad(data, [0, 0, *itertools.chain(*pads), *[0] * (2 * len(rest))])
+        sizes = zip(extents, pads, block, strict=False)
+        smaller = [(extent + sum(pair)) // size for extent, pair, size in sizes]
+        pairs = itertools.chain(*zip(smaller, block, strict=True))
         apart = relax.op.reshape(padded, [batch, *pairs, *rest])
         order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2)]
         apart = relax.op.permute_dims(apart, [*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
@@ -319,8 +310,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def convert_cast(self, op: Any) -> Any:
         (data,), (result,) = self.get_input_tensors(op), self.get_output_tensors(op)
-        dtype = self.get_tensor_type_str(result.tensor.Type())
-        return relax.op.astype(self.get_expr(data.tensor_idx), dtype)
+        return relax.op.astype(self.get_expr(data.tensor_idx), self._dtype(result))
 
     def convert_cumsum(self, op: Any) -> Any:
         """Convert CUMSUM: sums from the end are those from the start of the reversed axis."""
@@ -359,13 +349,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def convert_dequantize(self, op: Any) -> Any:
         """Convert DEQUANTIZE: weights in half precision, dense or sparse, become constants in single."""
-        from tflite.TensorType import TensorType
-
         (tensor,) = self.get_input_tensors(op)
-        if tensor.tensor.Type() != TensorType.FLOAT16 or self.has_expr(tensor.tensor_idx):
-            if tensor.tensor.Type() == TensorType.FLOAT16:
-                return relax.op.astype(self.get_expr(tensor.tensor_idx), "float32")
+        if self._dtype(tensor) != "float16":
             return super().convert_dequantize(op)
+        if self.has_expr(tensor.tensor_idx):
+            return relax.op.astype(self.get_expr(tensor.tensor_idx), "float32")
         value = np.asarray(self.get_tensor_value_or_prefetched(tensor)).astype("float32")
         return self.exp_tab.new_const(value, dtype="float32", source_name=tensor.tensor.Name())
 
@@ -383,7 +371,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         data, weights, *bias = self.get_input_tensors(op)
         options = self._options(op, "FullyConnectedOptions")
         value = self.bb.normalize(self.get_tensor_expr(data))
-        extents, (_, length) = [int(extent) for extent in value.struct_info.shape], _shape(weights)
+        extents, (_, length) = _extents(value), _shape(weights)
         rows = extents[:-1] if options.KeepNumDims() else [math.prod(extents) // length]
         if extents != [*rows, length]:
             value = relax.op.reshape(value, [*rows, length])
@@ -395,7 +383,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         data, places = self.get_input_tensors(op)
         options = self._options(op, "GatherOptions")
         value, indices = (self.bb.normalize(self.get_tensor_expr(each)) for each in (data, places))
-        extents, counts = ([int(e) for e in each.struct_info.shape] for each in (value, indices))
+        extents, counts = _extents(value), _extents(indices)
         axis, batch = options.Axis() % len(extents), options.BatchDims()
         batch += len(counts) if batch < 0 else 0
         if not self.has_expr(places.tensor_idx):
@@ -458,7 +446,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         for constant in table.params.values():
             self.exp_tab.params[f"_param_{self.exp_tab.const_ctr}"] = constant
             self.exp_tab.const_ctr += 1
-        results = [inner.get_tensor_expr(each) for each in inner.get_tensors(subgraph.OutputsAsNumpy())]
+        results = list(map(inner.get_tensor_expr, inner.get_tensors(subgraph.OutputsAsNumpy())))
         return results[0] if len(results) == 1 else relax.Tuple(results)
 
     def convert_softmax(self, op: Any) -> Any:
@@ -486,22 +474,18 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_prelu(self, op: Any) -> Any:
         data, slope = self.get_input_tensors(op)
         value, alpha = self.get_tensor_expr(data), self.get_tensor_expr(slope)
-        shape = [int(extent) for extent in alpha.struct_info.shape]
-        rank = len(value.struct_info.shape)
-        if shape and all(extent == 1 for extent in shape[:-1]) and len(shape) <= rank:
-            flat = self.bb.normalize(relax.op.reshape(alpha, [shape[-1]]))
-            if shape[-1] == int(value.struct_info.shape[-1]):
-                return relax.op.nn.prelu(value, flat, axis=rank - 1)
+        shape, extents = _extents(alpha), _extents(value)
+        if shape and math.prod(shape[:-1]) == 1 and len(shape) <= len(extents) and shape[-1] == extents[-1]:
+            flat = self.bb.normalize(relax.op.reshape(alpha, shape[-1:]))
+            return relax.op.nn.prelu(value, flat, axis=len(extents) - 1)
         zero = relax.const(0, value.struct_info.dtype)
         below = relax.op.multiply(relax.op.minimum(value, zero), alpha)
         return relax.op.add(relax.op.maximum(value, zero), below)
 
     def convert_reshape(self, op: Any) -> Any:
         """Convert RESHAPE to the output's shape in the file; it is fixed like every other."""
-        data = self.get_input_tensors(op)[0]
-        (out,) = self.get_output_tensors(op)
-        shape = [int(extent) for extent in out.tensor.ShapeAsNumpy()] if out.tensor.ShapeLength() else []
-        return relax.op.reshape(self.get_tensor_expr(data), shape)
+        (data, *_), (out,) = self.get_input_tensors(op), self.get_output_tensors(op)
+        return relax.op.reshape(self.get_tensor_expr(data), _shape(out))
 
     def convert_transpose_conv(self, op: Any) -> Any:
         """Convert TRANSPOSE_CONV in TVM's layout; the file's result tells what is padded."""
@@ -510,11 +494,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         options = self._options(op, "TransposeConvOptions")
         strides = [options.StrideH(), options.StrideW()]
         value, kernel = (self.bb.normalize(self.get_tensor_expr(tensor)) for tensor in (data, weights))
-        extents, reach = ([int(e) for e in each.struct_info.shape][1:3] for each in (value, kernel))
-        beyond = [
-            (extents[axis] - 1) * strides[axis] + reach[axis] - int(result.tensor.Shape(axis + 1))
-            for axis in range(2)
-        ]
+        sizes = zip(_extents(value), _extents(kernel), _shape(result), [1, *strides, 1], strict=True)
+        beyond = [(extent - 1) * stride + reach - out for extent, reach, out, stride in sizes][1:3]
         before = [max(0, size) // 2 for size in beyond]
         after = [max(0, size) - first for size, first in zip(beyond, before, strict=True)]
         out = relax.op.nn.conv2d_transpose(
@@ -524,8 +505,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             padding=[*before, *after],
             output_padding=[max(0, -size) for size in beyond],
         )
-        out = relax.op.permute_dims(out, [0, 2, 3, 1])
-        return self._biased(out, bias, options)
+        return self._biased(relax.op.permute_dims(out, [0, 2, 3, 1]), bias, options)
 
     def convert_unidirectional_sequence_rnn(self, op: Any) -> Any:
         """Convert a sequence of an RNN: time comes first in the result where it does in the data."""

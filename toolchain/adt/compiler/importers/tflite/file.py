@@ -144,8 +144,8 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
             shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
             signature = [int(tensor.ShapeSignature(i)) for i in range(tensor.ShapeSignatureLength())]
             declared = tuple(extent if extent >= 0 else "" for extent in signature) or shape
-            name = tensor_name(tensor)
-            facts.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
+            dtype = _decode_type(tensor.Type())
+            facts.append(TensorFacts(tensor_name(tensor), index, shape, declared, dtype))
     except DAMAGED as error:
         raise ModelError(
             f"{path} is truncated or damaged: no graph can be read from it",
@@ -190,23 +190,19 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
             remedy="Keep the extents that the file fixes.",
         ) from error
     shapes = {detail["index"]: detail["shape"].tolist() for detail in interpreter.get_tensor_details()}
-    result = bytearray(data)
-    subgraph = model_of(data).Subgraphs(0)
+    result, subgraph = bytearray(data), model_of(data).Subgraphs(0)
     written: dict[int, list[int]] = {}
     for index in range(subgraph.TensorsLength()):
-        tensor = subgraph.Tensors(index)
-        rank = tensor.ShapeLength()
-        extents = shapes.get(index, [])
-        if not rank or len(extents) != rank:
+        tensor, extents = subgraph.Tensors(index), shapes.get(index, [])
+        if not extents or len(extents) != tensor.ShapeLength():
             continue
-        table = tensor._tab
-        start = table.Vector(table.Offset(4))  # field 0 of Tensor: shape
+        start = tensor._tab.Vector(tensor._tab.Offset(4))  # field 0 of Tensor: shape
         if written.setdefault(start, extents) != extents:
             raise ModelError(
                 f"two tensors of {path.name} share a shape that these input shapes make different",
                 remedy="Convert the model again with these input shapes.",
             )
-        struct.pack_into(f"<{rank}i", result, start, *extents)
+        struct.pack_into(f"<{len(extents)}i", result, start, *extents)
     return bytes(result)
 
 
@@ -229,9 +225,8 @@ def unread_option(op: Any) -> str:
             return f"its options are of kind {code}, which the schema of tflite {tflite.__version__} lacks"
         options = getattr(tflite, kind)()
         options.Init(table.Bytes, table.Pos)
-        slots = schema_slots(kind)
-        newer = [slot for slot in _slots_in_file(table) if slot > max(slots.values(), default=-1)]
-        if newer:
+        last = max(schema_slots(kind).values(), default=-1)
+        if newer := [slot for slot in _slots_in_file(table) if slot > last]:
             return f"option {newer[0]} of {kind} is newer than the schema of tflite {tflite.__version__}"
         for name in UNREAD.get(kind, ()):
             if value := getattr(options, name)():

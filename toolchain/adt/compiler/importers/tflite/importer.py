@@ -83,9 +83,8 @@ def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> Unsupporte
     advice = "Convert the model again without them, or without quantization; or take its ONNX form."
     if has_open_shapes(data):
         advice = f"Give the extents that the file leaves open with --shape. {advice}"
-    return UnsupportedOp(
-        f"{path.name} uses operators that cannot be imported: {refusal(rows)}", remedy=advice
-    )
+    what = f"{path.name} uses operators that cannot be imported: {refusal(rows)}"
+    return UnsupportedOp(what, remedy=advice)
 
 
 def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
@@ -119,8 +118,7 @@ def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[O
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     subgraph = model_of(data).Subgraphs(0)
     converter = Converter(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
-    ops: list[str] = []
-    unsupported: dict[str, str] = {}
+    ops, unsupported = list[str](), dict[str, str]()
     try:
         for index in range(subgraph.OperatorsLength()):
             operator = subgraph.Operators(index)
@@ -129,8 +127,7 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
             except Exception as error:  # NotImplementedError of several kinds: custom or too new
                 ops.append(f"operator {index}")
                 unsupported[ops[-1]] = last_line(error)
-        if not unsupported:
-            unsupported = converter.unsupported()
+        unsupported = unsupported or converter.unsupported()
     except Exception as error:  # damaged, or tensors of types that the importer does not know
         raise ModelError(
             f"{path.name} cannot be read: {type(error).__name__}: {last_line(error)}",

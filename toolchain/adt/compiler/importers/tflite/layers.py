@@ -33,10 +33,8 @@ def kinds_of(data: bytes) -> Iterator[layers.Kind]:
         steps = [(len(each[:2]), scales.index(each)) for each in scales]
         types = [(t.type, _is_asymmetric(t), [min(extent, 2) for extent in _shape(t)]) for t in tensors]
         options = [each and sorted(vars(each).items()) for each in _options(operator)]
-        size = sum(math.prod(_shape(each)) for each in tensors)
-        yield layers.Kind(
-            layers.digest_of(kind, options, values, steps, types), kind, str(place), place, size
-        )
+        size, key = sum(map(math.prod, map(_shape, tensors))), (kind, options, values, steps, types)
+        yield layers.Kind(layers.digest_of(*key), kind, str(place), place, size)
 
 
 @isolated("running the operators of {name} one by one", layers.SECONDS)
@@ -92,10 +90,8 @@ def _cases(schema: Any, model: Any, data: bytes, kind: layers.Kind) -> tuple[byt
     single.subgraphs, single.buffers, single.metadata, single.signatureDefs = [graph], buffers, None, None
     builder = load("flatbuffers", "tflite", "comparing operators").Builder(1024)
     builder.Finish(single.Pack(builder), b"TFL3")
-    packed, litert = (
-        bytes(builder.Output()),
-        load("ai_edge_litert.interpreter", "tflite", "comparing operators"),
-    )
+    packed = bytes(builder.Output())
+    litert = load("ai_edge_litert.interpreter", "tflite", "comparing operators")
     kernels = plain_kernels(litert)
     interpreter = litert.Interpreter(model_content=packed, experimental_op_resolver_type=kernels)
     interpreter.allocate_tensors()

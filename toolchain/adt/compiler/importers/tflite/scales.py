@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-AS_THEY_ARE = frozenset({"QUANTIZE", "DEQUANTIZE"})
-MOVES = frozenset(
-    {
-        "BATCH_TO_SPACE_ND", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "GATHER", "GATHER_ND",
-        "PACK", "RESHAPE", "REVERSE_V2", "SLICE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE",
-        "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
-    }
+AS_THEY_ARE = ("QUANTIZE", "DEQUANTIZE")
+MOVES = (
+    "BATCH_TO_SPACE_ND", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "GATHER", "GATHER_ND",
+    "PACK", "RESHAPE", "REVERSE_V2", "SLICE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE",
+    "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
 )  # fmt: skip
 """Operators that only move elements: they move the quantized ones where all have the same scale."""
 BIAS = {"CONV_2D": 2, "CONV_3D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
@@ -30,11 +28,9 @@ BIAS = {"CONV_2D": 2, "CONV_3D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2
 WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 """Operators whose second operand can be constant bytes, which adt multiplies as they are."""
 BYTES = ("int8", "uint8")
-STATEFUL = frozenset(
-    {
-        "BIDIRECTIONAL_SEQUENCE_LSTM", "LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM",
-        "UNIDIRECTIONAL_SEQUENCE_RNN",
-    }
+STATEFUL = (
+    "BIDIRECTIONAL_SEQUENCE_LSTM", "LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "UNIDIRECTIONAL_SEQUENCE_RNN",
 )  # fmt: skip
 """Operators with a state that is quantized within, which the converters on floats do not know."""
 
@@ -51,8 +47,7 @@ class Scale:
     @classmethod
     def of(cls, wrapper: Any) -> Scale | None:
         """Return the scale of a tensor, as TVM's importer wraps it; None: it is not quantized."""
-        params = wrapper.qnn_params
-        if not params:
+        if not (params := wrapper.qnn_params):
             return None
         return cls(params["scale"].data.numpy(), int(params["zero_point"].data.numpy()), params["axis"])
 
@@ -61,8 +56,7 @@ class Scale:
         shape = [1] * values.ndim
         if self.scale.size > 1:
             shape[self.axis] = -1
-        whole = values.astype(np.float32) - self.zero
-        return np.asarray(whole * self.scale.reshape(shape), np.float32)
+        return np.asarray((values.astype(np.float32) - self.zero) * self.scale.reshape(shape), np.float32)
 
     def times(self, other: Scale) -> Scale:
         """Return the scale of products."""
