@@ -25,7 +25,7 @@ from adt.compiler.passes.weight_bits import unpacked
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import FLAT
 from adt.numerics import Array, Metrics, difference, joined, metrics
-from adt.quantization.quantizer import is_quantized
+from adt.quantization.quantizer import asked, is_quantized
 
 log = logging.getLogger("adt.quantize")
 
@@ -33,6 +33,7 @@ LAYER_SAMPLES = 8  # on so many samples at most a layer is measured
 MADE = " of the quantized model"
 PAIR = ("QuantizeLinear", "DequantizeLinear")
 STEP = 1.001  # a quantization step, with rounding: so far off is a number at the end of a block's range
+KEEP = "Keep the node that it names float: --keep NAME"
 MOST_ROUNDS = 3  # most rounds: where a node stays float, another may be changed
 
 
@@ -63,16 +64,10 @@ def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -
     every processor. Integer kernels of x86 without VNNI would saturate, and onnxruntime's folding of
     constants fails at some models of which one node is quantized.
     """
-    try:
+    with asked("onnxruntime cannot run what its quantizer made", f"{KEEP}."):
         session = session_of(model, optimize=False)
         names = [output.name for output in session.get_outputs()]
         return joined([dict(zip(names, session.run(names, dict(each)), strict=True)) for each in samples])
-    except Exception as error:  # onnxruntime's own exceptions have no public base
-        raise ModelError(
-            "onnxruntime cannot run what its quantizer made",
-            remedy="Keep the node that it names float: --keep NAME.",
-            details=str(error),
-        ) from error
 
 
 def compared(got: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[OutputAccuracy, ...]:
@@ -94,8 +89,7 @@ def layer_costs(
     noise that a layer adds to its own output does not tell the model's.
     """
     layers = {name: operator for name, operator in _layers(model).items() if name not in keep}
-    samples = samples[:LAYER_SAMPLES]
-    nodes = {node.name for node in model.graph.node}
+    nodes, samples = {node.name for node in model.graph.node}, samples[:LAYER_SAMPLES]
     right = outputs_on(original, samples)
     log.info("measuring what each of %d layers costs", len(layers))
     worst, noise = {}, {}
@@ -146,8 +140,8 @@ class Target:
         return near and (self.top1 is None or min(shares) >= self.top1)
 
     def __str__(self) -> str:
-        asked = [f"an SNR of {self.snr_db:g} dB"] if self.snr_db is not None else []
-        return " and ".join(asked + ([f"top-1 {self.top1:.1%}"] if self.top1 is not None else []))
+        bounds = [f"an SNR of {self.snr_db:g} dB"] if self.snr_db is not None else []
+        return " and ".join(bounds + ([f"top-1 {self.top1:.1%}"] if self.top1 is not None else []))
 
 
 @dataclass(frozen=True)
@@ -158,29 +152,7 @@ class Attempt:
     kept: frozenset[str]
     """Nodes that stay float."""
     outputs: tuple[OutputAccuracy, ...]
-    """The worst first."""
-
-    @property
-    def summary(self) -> str:
-        """The worst output, for an error."""
-        worst = self.outputs[0].metrics
-        top1 = "" if worst.top1 is None else f", top-1 {worst.top1:.1%}"
-        return f"SNR {worst.snr_db:.1f} dB{top1} with {len(self.kept)} nodes in float"
-
-
-def unmeasured(quantize: Callable[[frozenset[str]], onnx.ModelProto], keep: frozenset[str]) -> Attempt:
-    """Make the model that *quantize* gives with *keep* in float."""
-    model = quantize(keep)
-    _check(model)
-    return Attempt(model, keep, ())
-
-
-def _check(model: onnx.ModelProto) -> None:
-    if not is_quantized(model):
-        raise ModelError(
-            "onnxruntime quantizes none of the operators, but for those that are kept",
-            remedy="Compile the model as it is: adt compile MODEL.",
-        )
+    """The worst first; none without samples."""
 
 
 def attempt(
@@ -192,17 +164,23 @@ def attempt(
 ) -> tuple[Attempt, tuple[LayerCost, ...]]:
     """Quantize with *keep* and as many more nodes in float as *target* needs; return each layer's cost, too.
 
-    Outputs are compared with those of *original* on *samples* that were not calibrated on. VerifyFailed if
-    half of the layers in float are not enough.
+    Outputs are compared with those of *original* on *samples* that were not calibrated on; without any,
+    nothing is measured. VerifyFailed if half of the layers in float are not enough.
     """
-    right = outputs_on(original, samples)
+    right = outputs_on(original, samples) if samples else {}
 
     def tried(kept: frozenset[str]) -> Attempt:
         model = quantize(kept)
-        return Attempt(model, kept, compared(outputs_on(model, samples), right))
+        return Attempt(model, kept, compared(outputs_on(model, samples), right) if samples else ())
 
     best = done = tried(keep)
-    _check(done.model)
+    if not is_quantized(done.model):
+        raise ModelError(
+            "onnxruntime quantizes none of the operators, but for those that are kept",
+            remedy="Compile the model as it is: adt compile MODEL.",
+        )
+    if not samples:
+        return done, ()
     layers = layer_costs(original, done.model, quantize, keep, samples)
     costly = [layer.name for layer in layers if layer.share]
     size = max(1, len(layers) // BATCH)
@@ -214,8 +192,11 @@ def attempt(
         if target.held(done.outputs):
             return done, layers
         best = max(best, done, key=lambda each: each.outputs[0].metrics.snr_db)
+    worst = best.outputs[0].metrics
+    top1 = "" if worst.top1 is None else f", top-1 {worst.top1:.1%}"
     raise VerifyFailed(
-        f"{target} was not reached; at best it was {best.summary}",
+        f"{target} was not reached; at best it was SNR {worst.snr_db:.1f} dB{top1}"
+        f" with {len(best.kept)} nodes in float",
         remedy="Give more samples, --per-channel or another --method, or ask for less. Nothing was written.",
     )
 
@@ -239,14 +220,9 @@ def _run(
     model: onnx.ModelProto, inputs: Mapping[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
     """Run *model* node by node: onnxruntime's folding of constants fails at some prepared models."""
-    try:
+    what = "onnxruntime cannot run the model as its quantizer takes it or makes it"
+    with asked(what, f"{KEEP}. Or give samples: --calibrate FILE.npz"):
         return run(model, dict(inputs), observed, optimize=False)
-    except Exception as error:  # onnxruntime's own exceptions have no public base
-        raise ModelError(
-            "onnxruntime cannot run the model as its quantizer takes it or makes it",
-            remedy="Keep the node that it names float: --keep NAME. Or give samples: --calibrate FILE.npz",
-            details=str(error),
-        ) from error
 
 
 def faithful(
@@ -308,20 +284,19 @@ def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[s
     separate, ranges = _separate(original, model, values)
     outputs = _run(separate, values) if separate.graph.node else {}
     reasons: dict[str, str] = {}
-    for name, output in outputs.items():
-        pair = output, values[name.removesuffix(MADE)]
-        if ends := ranges.get(name.removesuffix(MADE)):  # an activation may have become part of them
-            pair = np.clip(pair[0], ends[0], ends[1]), np.clip(pair[1], ends[0], ends[1])
-        if reason := difference(*pair):
-            reasons.setdefault(makers[name.removesuffix(MADE)], reason)
+    for made, got in outputs.items():
+        right = values[name := made.removesuffix(MADE)]
+        if ends := ranges.get(name):  # an activation may have become part of them
+            got, right = np.clip(got, *ends), np.clip(right, *ends)
+        if reason := difference(got, right):
+            reasons.setdefault(makers[name], reason)
     return reasons
 
 
 def _separate(
     original: onnx.ModelProto, model: onnx.ModelProto, values: dict[str, Array]
 ) -> tuple[onnx.ModelProto, dict[str, tuple[float, ...]]]:
-    """Return those nodes of a quantized *model* that *original* does not have like this, each by itself on
-    *values*; and the least and the greatest number that quanta of a tensor stand for."""
+    """Return the nodes that a quantized *model* changed, each by itself on *values*, and ranges of quanta."""
     floats, quantized = Graph(original, original.graph), Graph(model, model.graph)
     before = {node.name: node for node in original.graph.node}
     names: dict[str, str] = {}

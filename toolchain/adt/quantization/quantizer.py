@@ -43,6 +43,7 @@ QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|
 """Operators of models that are quantized already."""
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}  # in onnxruntime's words
 WEIGHTS = {"int8": 8, "int4": 4}  # bits of weights that alone are quantized
+OPERATORS = sorted({*QLinearOpsRegistry, *QDQRegistry})  # that onnxruntime quantizes
 BLOCK = 32  # number of weights that share a scale
 LEAST_OPSET = 13  # from here on scales may be one for each channel
 
@@ -58,10 +59,9 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
             f"{path.name} is quantized already: it has {', '.join(already)}",
             remedy="Compile it as it is, or quantize the float32 model that it was made of.",
         )
-    half = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
-    types = [tensor.data_type for tensor in graph.initializer]
-    types += [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
-    if half & set(types):
+    types = {tensor.data_type for tensor in graph.initializer}
+    types |= {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+    if types & {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}:
         raise ModelError(
             f"{path.name} is in half precision, from which nothing is quantized",
             remedy="Quantize the float32 model that it was made of.",
@@ -78,12 +78,9 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
 
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     """Fold normalizations into convolutions, infer shapes and name nodes, in *directory*, to be quantized."""
-    path = directory / "prepared.onnx"
-    with _asked(
-        "onnxruntime cannot prepare the model for quantizing",
-        "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators.",
-        path,
-    ):
+    path, what = directory / "prepared.onnx", "onnxruntime cannot prepare the model for quantizing"
+    remedy = "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators."
+    with asked(what, remedy), disk_errors(f"writing {path}", path):
         model = _with_one_opset(model)
         if opset(model) < LEAST_OPSET:
             convert = upgraded if opset(model) < 11 else version_converter.convert_version
@@ -149,18 +146,18 @@ def calibrated(
     """Compute every tensor's range of a prepared *model* on *samples*, for onnxruntime's quantizer."""
     path = directory / "calibrated.onnx"
     onnx.save(model, path)
-    with _asked(
-        "onnxruntime cannot run the model on the samples",
+    remedy = (
         "Check that they are what the model takes, such as indices in its tables. If infinities are right: "
-        "--method minmax",
-        path,
+    )
+    remedy += "--method minmax"
+    with (
+        asked("onnxruntime cannot run the model on the samples", remedy),
+        disk_errors(f"writing {path}", path),
     ):
+        kind, options = CalibrationMethod[METHODS[method]], {"symmetric": False}
+        augmented = str(directory / "augmented.onnx")
         calibrator = create_calibrator(
-            path,
-            _operators(),
-            str(directory / "augmented.onnx"),
-            calibrate_method=CalibrationMethod[METHODS[method]],
-            extra_options={"symmetric": False},
+            path, OPERATORS, augmented, calibrate_method=kind, extra_options=options
         )
         for sample in samples:  # one by one: histograms keep every tensor of what they are given
             calibrator.collect_data(SimpleNamespace(get_next=iter([dict(sample), None]).__next__))
@@ -189,7 +186,7 @@ def quantized(
     types = {"int8": QuantType.QInt8, "uint8": QuantType.QUInt8}
     quantizer = QDQQuantizer(
         deepcopy(model), per_channel, False, QuantType.QInt8, types[activations], ranges,
-        [], sorted(keep), _operators(), {},
+        [], sorted(keep), OPERATORS, {},
     )  # fmt: skip
     quantizer.quantize_model()
     quantizer.model.topological_sort()
@@ -222,17 +219,12 @@ def is_quantized(model: onnx.ModelProto) -> bool:
     return any(QUANTIZED.match(node.op_type) for node in model.graph.node)
 
 
-def _operators() -> list[str]:
-    return sorted({*QLinearOpsRegistry, *QDQRegistry})
-
-
 @contextlib.contextmanager
-def _asked(what: str, remedy: str, path: Path) -> Iterator[None]:
-    """Turn failures to write *path* within into DiskError, others into ModelError."""
+def asked(what: str, remedy: str) -> Iterator[None]:
+    """Turn what onnx and onnxruntime raise within into a ModelError."""
     try:
-        with disk_errors(f"writing {path}", path):
-            yield
+        yield
     except AdtError:
         raise
-    except Exception as error:  # onnx's and onnxruntime's have no base in common
+    except Exception as error:  # they have no public base in common
         raise ModelError(what, remedy=remedy, details=str(error)) from error

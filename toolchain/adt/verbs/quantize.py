@@ -156,11 +156,8 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
             make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
         inputs = accuracy.check_prepared(model, prepared, samples.arrays)
         keep = accuracy.faithful(prepared, make, keep, inputs)
-        if samples.held_back:
-            target = accuracy.Target(request.target_snr, request.target_top1)
-            done, layers = accuracy.attempt(model, make, keep, samples.held_back, target)
-        else:
-            done, layers = accuracy.unmeasured(make, keep), ()
+        target = accuracy.Target(request.target_snr, request.target_top1)
+        done, layers = accuracy.attempt(model, make, keep, samples.held_back, target)
         accuracy.check_faithful(prepared, done.model, inputs)
         onnx.save(done.model, scratch / WRITTEN)
     return QuantizeResult(
