@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
-from adt.compiler.importers.torch_program import quiet
-from adt.errors import ModelError, last_line
+from adt.compiler.importers.torch_program import asked, quiet
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
@@ -48,10 +47,8 @@ def import_keras(
         tuple(dataclasses.replace(spec, name=names[spec.name]) for spec in specs)
         for specs in (imported.inputs, imported.unused)
     )
-    outputs = tuple(
-        dataclasses.replace(spec, name=name)
-        for spec, name in zip(imported.outputs, _names(model.outputs), strict=True)
-    )
+    pairs = zip(imported.outputs, _names(model.outputs), strict=True)
+    outputs = tuple(dataclasses.replace(spec, name=name) for spec, name in pairs)
     return dataclasses.replace(imported, inputs=inputs, unused=unused, outputs=outputs, quanta={}, file=path)
 
 
@@ -62,15 +59,9 @@ def load_keras(path: Path) -> Any:
         os.environ.setdefault("KERAS_HOME", str(cache_dir() / "keras"))
     need("keras", "reading a Keras model")
     keras = load("keras", "keras", "reading a Keras model")
-    try:
-        with quiet():
-            model = keras.saving.load_model(str(path), compile=False, safe_mode=True)
-    except Exception as error:  # Keras raises what its layers and h5py meet
-        raise ModelError(
-            f"Keras cannot load {path}: {last_line(error)}",
-            remedy="Save it with model.save('model.keras') by Keras 3, without Lambda layers.",
-        ) from error
-    return model
+    remedy = "Save it with model.save('model.keras') by Keras 3, without Lambda layers."
+    with asked(f"Keras cannot load {path}", remedy):
+        return keras.saving.load_model(str(path), compile=False, safe_mode=True)
 
 
 def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -80,9 +71,9 @@ def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     given = [inputs[name] for name in _names(model.inputs)]
     with quiet():
         result = model(given if len(given) > 1 else given[0], training=False)
-    results = result if isinstance(result, (list, tuple)) else [result]
     if isinstance(result, dict):
-        results = list(result.values())
+        result = list(result.values())
+    results = result if isinstance(result, (list, tuple)) else [result]
     arrays = [np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) for value in results]
     return dict(zip(_names(model.outputs), arrays, strict=True))
 
@@ -99,11 +90,7 @@ def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> No
         keras.InputSpec(shape=fixed[name], dtype=tensor.dtype, name=name)
         for name, tensor in zip(_names(model.inputs), model.inputs, strict=True)
     ]
-    try:
-        with quiet():
-            model.export(str(out), format="onnx", verbose=False, input_signature=signature)
-    except Exception as error:  # Keras, torch and onnxscript raise what they meet
-        raise ModelError(
-            f"Keras cannot write {path.name} as ONNX: {type(error).__name__}: {last_line(error)}",
-            remedy="Convert it to ONNX or TFLite where it was trained.",
-        ) from error
+    with asked(
+        f"Keras cannot write {path.name} as ONNX", "Convert it to ONNX or TFLite where it was trained."
+    ):
+        model.export(str(out), format="onnx", verbose=False, input_signature=signature)

@@ -23,8 +23,8 @@ from adt.compiler.importers.op_table import (
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.compiler.importers.torch_converters import CONVERTERS, arguments_of, checked_converters
 from adt.compiler.importers.torch_layers import kinds_of, layers_of
-from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs, quiet
-from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
+from adt.compiler.importers.torch_program import asked, load_program, program_inputs, program_outputs
+from adt.errors import UnsupportedOp
 from adt.host.extras import load
 from adt.package.manifest import SourceModel, TensorSpec
 
@@ -92,14 +92,9 @@ def _decomposed(program: Any) -> Any:
     wrong = [torch.ops.aten._adaptive_avg_pool2d, torch.ops.aten.index_add]  # TVM's windows, races
     table = torch.export.default_decompositions()
     table.update(torch._decomp.get_decompositions(wrong))
-    try:
-        with quiet():
-            return _promoted(program.run_decompositions(table))
-    except Exception as error:  # torch raises many kinds while it traces
-        raise ModelError(
-            f"torch cannot decompose the program: {type(error).__name__}: {last_line(error)}",
-            remedy="Export it with fixed shapes, or import its ONNX form (torch.onnx.export).",
-        ) from error
+    remedy = "Export it with fixed shapes, or import its ONNX form (torch.onnx.export)."
+    with asked("torch cannot decompose the program", remedy):
+        return _promoted(program.run_decompositions(table))
 
 
 def _promoted(program: Any) -> Any:
@@ -159,14 +154,9 @@ def _zeros(program: Any, inputs: Sequence[tuple[Shape, str]]) -> tuple[tuple[Any
 def _static(program: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Export *program* again, for the shapes of these arguments: torch decomposes no derived dimensions."""
     torch = load("torch", "torch", "reading a .pt2 file")
-    try:
-        with quiet():
-            return torch.export.export(program.module(), positional, named)
-    except Exception as error:  # its guards, and whatever torch raises while it traces
-        raise ModelError(
-            f"the program does not take such shapes: {last_line(error)}",
-            remedy="Give others with --shape, or export it with these inputs.",
-        ) from error
+    remedy = "Give others with --shape, or export it with these inputs."
+    with asked("the program does not take such shapes", remedy):
+        return torch.export.export(program.module(), positional, named)
 
 
 def _op_table(program: Any) -> tuple[OpRow, ...]:
@@ -202,19 +192,12 @@ def _to_relax(program: Any, name: str) -> Any:
     from tvm.relax.frontend.torch import from_exported_program  # needs torch
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    try:
-        with quiet():
-            return from_exported_program(
-                program,
-                keep_params_as_input=True,
-                unwrap_unit_return_tuple=True,
-                run_ep_decomposition=False,
-                custom_convert_map=checked_converters(ExportedProgramImporter().create_convert_map()),
-            )
-    except AdtError:
-        raise
-    except Exception as error:  # the importer asserts and raises plain Python errors
-        raise ModelError(
-            f"TVM's PyTorch importer failed on {name}: {type(error).__name__}: {last_line(error)}",
-            remedy="Rewrite the model without what it names, or import its ONNX form (torch.onnx.export).",
-        ) from error
+    remedy = "Rewrite the model without what it names, or import its ONNX form (torch.onnx.export)."
+    with asked(f"TVM's PyTorch importer failed on {name}", remedy):
+        return from_exported_program(
+            program,
+            keep_params_as_input=True,
+            unwrap_unit_return_tuple=True,
+            run_ep_decomposition=False,
+            custom_convert_map=checked_converters(ExportedProgramImporter().create_convert_map()),
+        )

@@ -32,16 +32,10 @@ CONTRACT = (
 def load_program(path: Path) -> Any:
     """Return the ``ExportedProgram`` in a file."""
     torch = load("torch", "torch", "reading a .pt2 file")
-    try:
-        with quiet():
-            return torch.export.load(str(path))
-    except Exception as error:  # zip, JSON and torch's own errors
-        raise ModelError(
-            f"{path} cannot be read as an exported PyTorch program",
-            remedy="Write it with torch.export.save(torch.export.export(model, inputs), 'model.pt2'),"
-            f" with the torch that reads it here ({torch.__version__}).",
-            details=last_line(error),
-        ) from error
+    remedy = "Write it with torch.export.save(torch.export.export(model, inputs), 'model.pt2'),"
+    remedy += f" with the torch that reads it here ({torch.__version__})."
+    with asked(f"{path} cannot be read as an exported PyTorch program", remedy):
+        return torch.export.load(str(path))
 
 
 def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
@@ -95,8 +89,7 @@ def exported_by(text: str) -> Iterator[Path]:
 
 def _call(text: str) -> Any:
     """Call ``module:function``."""
-    name, _, function = text.partition(":")
-    here = str(Path.cwd())
+    (name, _, function), here = text.partition(":"), str(Path.cwd())
     sys.path.insert(0, here)
     try:
         called = getattr(importlib.import_module(name), function, None)
@@ -116,6 +109,18 @@ def _call(text: str) -> Any:
     finally:
         sys.path.remove(here)
     raise ModelError(f"the module {name} has no function {function!r}", remedy=CONTRACT)
+
+
+@contextlib.contextmanager
+def asked(what: str, remedy: str) -> Iterator[None]:
+    """Hide what torch, Keras or TVM print, and turn what they raise, of many kinds, into a ModelError."""
+    try:
+        with quiet():
+            yield
+    except AdtError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{what}: {type(error).__name__}: {last_line(error)}", remedy=remedy) from error
 
 
 @contextlib.contextmanager

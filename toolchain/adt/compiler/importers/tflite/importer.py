@@ -28,6 +28,7 @@ from adt.compiler.importers.tflite.file import (
     with_shapes,
 )
 from adt.compiler.importers.tflite.layers import kinds_of, layers_of
+from adt.compiler.importers.torch_program import asked
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.package.manifest import SourceModel, TensorSpec
 
@@ -119,7 +120,8 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     subgraph = model_of(data).Subgraphs(0)
     converter = Converter(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
     ops, unsupported = list[str](), dict[str, str]()
-    try:
+    # damaged, or tensors of types that the importer does not know
+    with asked(f"{path.name} cannot be read", "Export or download it again."):
         for index in range(subgraph.OperatorsLength()):
             operator = subgraph.Operators(index)
             try:
@@ -128,9 +130,4 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
                 ops.append(f"operator {index}")
                 unsupported[ops[-1]] = last_line(error)
         unsupported = unsupported or converter.unsupported()
-    except Exception as error:  # damaged, or tensors of types that the importer does not know
-        raise ModelError(
-            f"{path.name} cannot be read: {type(error).__name__}: {last_line(error)}",
-            remedy="Export or download it again.",
-        ) from error
     return op_rows(ops, {}, unsupported, MENDED)
