@@ -97,15 +97,12 @@ class Network:
         weights = [self.drawn((out, inputs, *sizes), gain * math.sqrt(2 / (inputs * math.prod(sizes))))]
         if not norm:
             weights.append(self.drawn((out,), 0.1))
-        y = self.op(
-            "Conv",
-            [x, *weights],
-            out,
-            kernel_shape=sizes,
-            strides=strides,
-            pads=[size // 2 * padded for size in sizes] * 2,
-            group=groups,
-        )
+        window = {
+            "kernel_shape": sizes,
+            "strides": strides,
+            "pads": [size // 2 * padded for size in sizes] * 2,
+        }
+        y = self.op("Conv", [x, *weights], out, **window, group=groups)
         if not norm:
             return y
         learnt = self.drawn((out,), 0.1, 1.0), self.drawn((out,), 0.1)
@@ -116,12 +113,8 @@ class Network:
         """Add a transposed convolution that doubles all extents."""
         sizes, inputs = self._of_axes(kernel), self.channels[x]
         weights = [self.drawn((inputs, out, *sizes), math.sqrt(1 / inputs)), self.drawn((out,), 0.1)]
-        window = {
-            "kernel_shape": sizes,
-            "strides": self._of_axes(2),
-            "pads": self._of_axes(kernel // 2 - 1) * 2,
-        }
-        return self.op("ConvTranspose", [x, *weights], out, **window)
+        strides, pads = self._of_axes(2), self._of_axes(kernel // 2 - 1) * 2
+        return self.op("ConvTranspose", [x, *weights], out, kernel_shape=sizes, strides=strides, pads=pads)
 
     def _of_axes(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
         return (value,) * (len(self.shape) - 2) if isinstance(value, int) else value
@@ -213,20 +206,14 @@ class Network:
 
     def save(self, path: Path, output: str, shape: Sequence[int | str | None], seed: int = 0) -> Path:
         """Write the model; its weights are numbers of *seed*."""
-        bits = np.random.PCG64(seed)
-        graph = helper.make_graph(
-            self.nodes,
-            "untrained",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
-            [
-                numpy_helper.from_array(weight.array(bits), weight.name)
-                if isinstance(weight, Drawn)
-                else weight
-                for weight in self.weights
-            ],
-        )
-        model = _model(graph)
+        bits, weights = np.random.PCG64(seed), list[onnx.TensorProto]()
+        for weight in self.weights:
+            if isinstance(weight, Drawn):
+                weight = numpy_helper.from_array(weight.array(bits), weight.name)
+            weights.append(weight)
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)]
+        outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]
+        model = _model(helper.make_graph(self.nodes, "untrained", inputs, outputs, weights))
         helper.set_model_props(model, {USUAL + symbol: str(extent) for symbol, extent in self.usual.items()})
         onnx.save(model, path)
         return path

@@ -228,16 +228,14 @@ def known_name(text: str) -> str | None:
 
 def named(model: Path) -> Path | None:
     """Return the model file of the network that *model* names; None where it is a file, or no name of one."""
-    text = str(model)
-    bare = not model.suffix or model.suffix[1:].isdecimal()  # any other suffix is that of a file
-    known = known_name(text) if bare else None
-    if model.is_file():
-        if known:
-            log.warning("%s is a file here: it is taken, not the network of that name", model)
+    text, is_file = str(model), model.is_file()
+    if model.suffix and not model.suffix[1:].isdecimal():  # that of a file
         return None
-    if known:
-        return network_file(known)
-    if bare and not model.exists() and did_you_mean(text, NETWORKS):
+    if known := known_name(text):
+        if not is_file:
+            return network_file(known)
+        log.warning("%s is a file here: it is taken, not the network of that name", model)
+    elif not model.exists() and did_you_mean(text, NETWORKS):
         raise no_network(text)
     return None
 
@@ -269,24 +267,17 @@ def write_network(name: str, path: Path, size: int | None = None) -> Path:
     return net.save(path, output, (batch, 1, width, width) if name == "unet" else (batch, 1000))
 
 
-def built(name: str) -> Network:
-    """Build the network *name*, whose batch and, where that can be, size are open; draw no weights."""
+def summary(name: str) -> NetworkSummary:
+    """Summarize the network *name*, without drawing weights."""
     net = _empty(name)
     NETWORKS[name](net)
-    return net
-
-
-def summary(name: str) -> NetworkSummary:
-    """Summarize the network *name*."""
-    net = built(name)
     return NetworkSummary(name, SIZES.get(name, SIDE), net.parameters, net.macs())
 
 
 def _empty(name: str) -> Network:
-    size = SIZES.get(name, SIDE)
     if name in FIXED:
-        return Network(("batch", 3, size, size))
-    return Network(("batch", 3, "size", "size"), {"size": size})
+        return Network(("batch", 3, SIDE, SIDE))
+    return Network(("batch", 3, "size", "size"), {"size": SIZES.get(name, SIDE)})
 
 
 def _letters(text: str) -> str:
