@@ -25,7 +25,7 @@ from adt.compiler.importers.constants import lift_weights
 from adt.compiler.importers.functions import unrunnable
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
-from adt.compiler.importers.onnx.converters import CONVERTERS, operators
+from adt.compiler.importers.onnx.converters import CONVERTERS
 from adt.compiler.importers.onnx.converters.node import REMEDY, Converter, Node, refusal
 from adt.compiler.importers.onnx.converters.whole import whole_converters
 from adt.compiler.importers.onnx.graph import (
@@ -70,8 +70,7 @@ def import_onnx(
 ) -> ImportedModel:
     """Import an ONNX model with static shapes; see :func:`adt.compiler.importers.importer.import_model`."""
     begin(SIMPLIFIER)
-    how = {"loops": steps is not None, "blockwise": blockwise}
-    with prepared_file(path, shapes, *operators(), **how) as (file, written):
+    with prepared_file(path, shapes, loops=steps is not None, blockwise=blockwise) as (file, written):
         assert written is not None
         model = onnx.load(written)
         whole = whole_converters(steps)
@@ -101,7 +100,7 @@ def import_onnx(
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     """Return the op table of a file whose import fails; what some shape may make convertible is untried."""
-    with prepared_file(path, shapes, *operators(), explains=True) as (file, written):
+    with prepared_file(path, shapes, explains=True) as (file, written):
         if written is None:
             return after_trial(file.table, {}, {row.op for row in file.table})
         module, unsupported, untried = _try_conversion(onnx.load(written))
@@ -116,9 +115,7 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
     *layers* convert the operators that were left as they are. UnsupportedOp names the node that cannot be
     converted.
     """
-    layers = layers or {}
-    _make_importable(model, layers.keys() & GATES.keys())
-    importer = _importer(model, layers)
+    importer = _importer(model, layers or {})
     try:
         with _quiet():
             return importer.from_onnx(model.graph, opset(model))
@@ -157,32 +154,20 @@ def _try_conversion(model: onnx.ModelProto) -> tuple[Any, Mapping[str, str], fro
     Return the module, None when a node was refused; the reason for each operator of a refused node; and the
     operators with nodes that were not reached, as they need what a refused one computes.
     """
-    _make_importable(model, {})
     importer = _importer(model, {}, goes_on=True)
     module = None
     with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
         module = importer.from_onnx(model.graph, opset(model))
-    notes = refusal_notes((op, name, _reason(error)) for op, name, error in importer.refused)
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
-    return module, notes, untried
-
-
-def _reason(error: Exception) -> str:
-    return error.what if isinstance(error, AdtError) else f"TVM's importer refuses it: {last_line(error)}"
-
-
-def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
-    drop_unused(model)
-    _inline_arguments(
-        model, {name for node in model.graph.node if op_name(node) in layers for name in node.input}
-    )
-    _rename_initializers(model)
-    for node in all_nodes(model.graph):
-        node.name = node_name(node)
+    return module, refusal_notes(importer.refused), untried
 
 
 def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_on: bool = False) -> Any:
     """Create TVM's importer with adt's converters and *layers*; a refusal does not end it if it *goes_on*."""
+    drop_unused(model)
+    repacked = (node for node in model.graph.node if op_name(node) in GATES and op_name(node) in layers)
+    _inline_arguments(model, {name for node in repacked for name in node.input})
+    _rename_initializers(model)
     nodes = _named_nodes(model)
     converters = {**CONVERTERS, **layers}
 
@@ -191,7 +176,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
             super().__init__({}, "float32", keep_params_in_input=True, sanitize=False)
             self.at = ("", "")  # operator and name of the node that is being converted
             self.count = 0  # nodes of the main graph that were tried
-            self.refused: list[tuple[str, str, Exception]] = []
+            self.refused: list[tuple[str, str, str]] = []
             """Operator, name and reason of each node that was refused."""
 
         def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
@@ -205,7 +190,8 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
                 except Exception as error:
                     if not goes_on:
                         raise
-                    self.refused.append((*self.at, error))
+                    reason = f"TVM's importer refuses it: {last_line(error)}"
+                    self.refused.append((*self.at, error.what if isinstance(error, AdtError) else reason))
                     self._nodes |= {name: self._unknown(name) for name in node.output if name}
                 self.count += 1
 
@@ -243,7 +229,8 @@ def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Grap
     """Give every node a name of its own; return each with its graph, by name."""
     nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
     for node, graph in nodes_within(Graph(model, model.graph)):
-        stem, number = node.name, 0
+        stem, number = node_name(node), 0
+        node.name = stem
         while node.name in nodes:
             number += 1
             node.name = f"{stem}_{number}"
@@ -260,13 +247,11 @@ def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, 
         if not name or not isinstance(computed, relax.TensorStructInfo):
             continue
         dtype, shape = graph.dtype(name), graph.shape(name)
-        extents = list(computed.shape.values) if computed.shape is not None else []
+        extents = [getattr(extent, "value", None) for extent in getattr(computed.shape, "values", [None])]
         if dtype and computed.dtype and dtype != str(computed.dtype):
             raise refusal(node, f"it would be {computed.dtype}, not {dtype}")
-        if not shapes or shape is None or computed.shape is None:
-            continue
-        if all(hasattr(extent, "value") for extent in extents) and list(shape) != list(map(int, extents)):
-            raise refusal(node, f"it would be of shape {list(map(int, extents))}, not {list(shape)}")
+        if shapes and shape is not None and None not in extents and list(shape) != extents:
+            raise refusal(node, f"it would be of shape {extents}, not {list(shape)}")
 
 
 @contextlib.contextmanager

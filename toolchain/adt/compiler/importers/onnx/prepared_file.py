@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -50,12 +50,12 @@ class PreparedFile:
 
 @contextlib.contextmanager
 def prepared_file(
-    path: Path, shapes: RequestedShapes, by_tvm: Collection[str], by_adt: Collection[str], **how: bool
+    path: Path, shapes: RequestedShapes, **how: bool
 ) -> Iterator[tuple[PreparedFile, Path | None]]:
     """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did."""
     with scratch_directory("import") as scratch, memory_file("prepared") as out:
         large = scratch / "prepared.onnx"
-        file = _prepare(path.absolute(), dict(shapes), sorted(by_tvm), sorted(by_adt), out, large, **how)
+        file = _prepare(path.absolute(), dict(shapes), *map(sorted, known_operators()), out, large, **how)
         written = out if out.stat().st_size else large
         yield file, written if written.exists() else None
 
