@@ -287,7 +287,7 @@ def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[s
     for made, got in outputs.items():
         right = values[name := made.removesuffix(MADE)]
         if ends := ranges.get(name):  # an activation may have become part of them
-            got, right = np.clip(got, *ends), np.clip(right, *ends)
+            got, right = (np.clip(array, ends[0], ends[1]) for array in (got, right))
         if reason := difference(got, right):
             reasons.setdefault(makers[name], reason)
     return reasons

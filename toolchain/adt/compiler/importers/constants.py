@@ -77,14 +77,15 @@ def lift_weights(module: Any) -> Any:
 
 def _moved(constant: Any, call: Any) -> Array | None:
     """Compute the *call* on a constant if it only moves or converts the elements; else return None."""
+    moved: Array | None = None
     match operator_name(call):
         case "relax.permute_dims":
             axes = call.attrs.axes
-            return np.ascontiguousarray(
+            moved = np.ascontiguousarray(
                 constant.numpy().transpose([int(axis) for axis in axes] if axes else None)
             )
         case "relax.reshape" | "relax.expand_dims" | "relax.squeeze":
-            return constant.numpy().reshape([int(extent) for extent in call.struct_info.shape])
+            moved = constant.numpy().reshape([int(extent) for extent in call.struct_info.shape])
         case "relax.astype":
-            return constant.numpy().astype(str(call.struct_info.dtype))
-    return None
+            moved = constant.numpy().astype(str(call.struct_info.dtype))
+    return moved

@@ -73,8 +73,7 @@ def imported_model(
     """
     module, values = detached(module)
     main = module["main"]
-    names = [str(parameter.name_hint) for parameter in main.params]
-    first = int(main.attrs["num_input"])
+    names, first = [str(parameter.name_hint) for parameter in main.params], int(main.attrs["num_input"])
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ModelError(
             f"several inputs or weights of {file.name} are called {', '.join(twice)}",
@@ -84,11 +83,8 @@ def imported_model(
     unused = tuple(spec for name, spec in inputs.items() if name not in names[:first])
     for spec in unused:
         log.warning("no output of %s depends on %s: the package does not take it", file.name, spec.name)
-    returned = main.ret_struct_info
-    fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
-    outputs = tuple(
-        _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
-    )
+    pairs = zip(output_names, getattr(main.ret_struct_info, "fields", [main.ret_struct_info]), strict=True)
+    outputs = tuple(_output(name, info, file.name, origin) for name, info in pairs)
     check_constant_indices(module, params)
     ranged = with_ranges([inputs[name] for name in names[:first]], module)
     quanta = output_quanta(main, output_names)

@@ -98,9 +98,8 @@ def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:
             ops = _table(path, source.format, shapes)
         else:
             ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
-        return Explanation(
-            source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
-        )
+        reason = error.what, error.remedy, error.options, error.exit_code
+        return Explanation(source.file, source.format, ops, *reason)
     return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 

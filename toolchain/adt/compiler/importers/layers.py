@@ -197,16 +197,9 @@ def check_layers(
 ) -> tuple[str, ...]:
     """Compare what TVM makes of each kind of operator with what *runtime* computes; once, until adt changes.
 
-    Returns the operators that TVM's own passes cannot compile alone, each with TVM's reason.
-
-    Args:
-        find: tells the operators.
-        give: makes the layers of some.
-        convert: imports a layer's model: a module, and its parameters' values.
-        other: gives other outputs of a layer's model that are right, too; or none.
-
-    Raises:
-        UnsupportedOp: an operator computes something else.
+    Returns the operators that TVM's own passes cannot compile alone, each with TVM's reason; UnsupportedOp if
+    one computes something else. *find* tells the kinds, *give* makes the layers of some, *convert* imports a
+    layer's model to a module and its parameters' values, *other* gives other outputs that are right, or none.
     """
     try:
         kinds = {kind.key: kind for kind in sorted(find(), key=lambda kind: -kind.size)}
@@ -257,7 +250,7 @@ def _computed(layers: list[Layer], convert: Callable[..., Any]) -> Iterator[tupl
     import tvm
 
     ready = []
-    if any(not layer.left for layer in layers):
+    if not all(layer.left for layer in layers):
         begin("tvm", process=PROCESS)
     for layer in layers:
         if layer.left:

@@ -41,15 +41,10 @@ def op_rows(
     supported: Mapping[str, str],
 ) -> tuple[OpRow, ...]:
     """Return the table of *ops*, one for each node, with notes; *unsupported* wins over *rewritten*."""
-    rows = []
-    for op, count in Counter(ops).items():
-        if op in unsupported:
-            rows.append(OpRow(op, count, UNSUPPORTED, unsupported[op]))
-        elif op in rewritten:
-            rows.append(OpRow(op, count, REWRITTEN, rewritten[op]))
-        else:
-            rows.append(OpRow(op, count, SUPPORTED, supported.get(op, "")))
-    return _sorted(rows)
+    notes = {op: (SUPPORTED, note) for op, note in supported.items()}
+    notes |= {op: (REWRITTEN, note) for op, note in rewritten.items()}
+    notes |= {op: (UNSUPPORTED, note) for op, note in unsupported.items()}
+    return _sorted(OpRow(op, count, *notes.get(op, (SUPPORTED, ""))) for op, count in Counter(ops).items())
 
 
 def after_trial(

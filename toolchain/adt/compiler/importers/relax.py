@@ -91,12 +91,9 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
         raise ModelError("two parameters of main have one name", remedy="Give each a name of its own.")
     inputs = int(attributes.get("num_input", len(names)))
     known = dict(zip(names[inputs:], attributes.get("params", []), strict=False)) | dict(values)
-    for name in known:
-        if name not in names:
-            raise ModelError(
-                f"main has no parameter {name}.{did_you_mean(name, names)}",
-                remedy=f"Its parameters: {', '.join(names)}.",
-            )
+    if other := next((name for name in known if name not in names), None):
+        what = f"main has no parameter {other}.{did_you_mean(other, names)}"
+        raise ModelError(what, remedy=f"Its parameters: {', '.join(names)}.")
     if missing := [name for name in names[inputs:] if name not in known]:
         raise ModelError(
             f"{', '.join(missing)} of main are no inputs (its num_input is {inputs}), and have no values",
@@ -139,9 +136,8 @@ def import_relax(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
         arrays = read_npz(path)
         module = tvm.ir.load_json(arrays[MODULE].tobytes().decode())
     except (DamagedNpz, KeyError, ValueError, RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"{path} is damaged: {last_line(error)}", remedy="Compile the module again in Python."
-        ) from error
+        what = f"{path} is damaged: {last_line(error)}"
+        raise ModelError(what, remedy="Compile the module again in Python.") from error
     main = module["main"]
     specs = [_spec(parameter) for parameter in main.params[: int(main.attrs["num_input"])]]
     declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
@@ -152,8 +148,7 @@ def import_relax(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     module = tvm.transform.Sequential([*passes, relax.transform.Normalize()])(module)
     values = [tvm.runtime.tensor(arrays[str(number)]) for number in range(len(arrays) - 1)]
     module["main"] = module["main"].with_attr("params", values)
-    returned = module["main"].ret_struct_info
-    outputs = len(returned.fields) if hasattr(returned, "fields") else 1
+    outputs = len(getattr(module["main"].ret_struct_info, "fields", [None]))
     calls = relax_nodes(module["main"], relax.Call)
     ops = [str(call.op.name) for call in calls if hasattr(call.op, "name")]
     return imported_model(

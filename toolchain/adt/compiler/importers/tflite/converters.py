@@ -191,16 +191,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
         wrappers: list[Any] = super().get_tensors(tensors_idx_list)
-        if self.scales is None:
-            return wrappers
-        return [
-            TensorWrapper(
-                each.tensor_idx,
-                FloatTensor(each.tensor) if each.tensor_idx in self.scales else each.tensor,
-                each.buffer,
-            )
-            for each in wrappers
-        ]
+        for each in wrappers if self.scales is not None else ():
+            each.qnn_params = None
+            if each.tensor_idx in self.scales:
+                each.tensor = FloatTensor(each.tensor)
+        return wrappers
 
     def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
         tensor = tensor_wrapper.tensor

@@ -89,9 +89,8 @@ def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Seque
     policy = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
     whole = np.allclose(np.multiply(shape, scales), size, rtol=2e-7, atol=0)
     known = coordinates in TVM_COORDINATES and node.dtype() in FLOATS and not _is_old(node)
-    if not (plain and spatial and policy and whole and known and mode in ("nearest", "linear")):
-        return False
-    if coordinates == "align_corners" and 1 in size[2:]:  # TVM divides by one less
+    divides = coordinates != "align_corners" or 1 not in size[2:]  # by one less
+    if not (plain and spatial and policy and whole and known and divides and mode in ("nearest", "linear")):
         return False
     return mode == "linear" or all(map(partial(_same_pixels, node), shape, size, scales))
 
@@ -154,9 +153,8 @@ def _taps(
     first = np.floor(at - reach).astype(np.int64) + 1
     indices = first[:, None] + np.arange(math.ceil(2 * reach))
     distance = np.abs(indices - at[:, None]) * shrink
-    if mode == "linear":
-        weights = np.maximum(0.0, 1 - distance)
-    else:
+    weights = np.maximum(0.0, 1 - distance)
+    if mode == "cubic":
         weights = _cubic(distance, float(node.attribute("cubic_coeff_a", -0.75)))
     if node.attribute("exclude_outside", 0):
         weights = np.where((indices >= 0) & (indices < have), weights, 0.0)
@@ -243,11 +241,8 @@ def _grid_sample(node: Node) -> Any:
 
 
 def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> list[tuple[Any, Any, Any]]:
-    """Index, weight, and whether it lies inside, of each input on an axis."""
-    dtype = at.dtype
-
-    def number(value: float) -> Any:
-        return tirx.const(value, dtype)
+    """Return index, weight, and whether it lies inside, of each input on an axis."""
+    number = partial(tirx.const, dtype=at.dtype)
 
     def bounded(place: Any) -> Any:
         if padding == "reflection":
@@ -265,27 +260,23 @@ def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> 
 
     if mode != "cubic":
         at = bounded(at)
+    a, base = number(-0.75), tirx.nearbyint(at) if mode == "nearest" else tirx.floor(at)
+    rest = at - base
+
+    def near(d: Any) -> Any:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
     if mode == "nearest":
-        base, offsets = tirx.nearbyint(at), [0]
-        weights = [number(1)]
+        weights = {0: number(1)}
+    elif mode == "linear":
+        weights = {0: number(1) - rest, 1: rest}
     else:
-        base = tirx.floor(at)
-        rest = at - base
-        offsets = [0, 1] if mode == "linear" else [-1, 0, 1, 2]
-        if mode == "linear":
-            weights = [number(1) - rest, rest]
-        else:
-            a = number(-0.75)
-
-            def near(d: Any) -> Any:
-                return ((a + 2) * d - (a + 3)) * d * d + 1
-
-            def far(d: Any) -> Any:
-                return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-            weights = [far(rest + 1), near(rest), near(number(1) - rest), far(number(2) - rest)]
+        weights = {-1: far(rest + 1), 0: near(rest), 1: near(number(1) - rest), 2: far(number(2) - rest)}
     taps = []
-    for offset, weight in zip(offsets, weights, strict=True):
+    for offset, weight in weights.items():
         place = base + number(offset)
         if mode == "cubic":
             place = bounded(place)

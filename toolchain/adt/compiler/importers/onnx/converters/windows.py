@@ -45,11 +45,9 @@ class Windows:
 
 def windows(node: Node) -> Windows:
     """Return the windows of a pooling node, padded and counted as ONNX says."""
-    shape = node.shape()
-    kernel = tuple(node.attribute("kernel_shape"))
+    shape, kernel = node.shape(), tuple(node.attribute("kernel_shape"))
     rank = len(kernel)
-    strides = tuple(node.attribute("strides", [1] * rank))
-    dilations = tuple(node.attribute("dilations", [1] * rank))
+    strides, dilations = (tuple(node.attribute(name, [1] * rank)) for name in ("strides", "dilations"))
     pads, auto = list(node.attribute("pads", [0] * (2 * rank))), node.attribute("auto_pad", "NOTSET")
     count = []
     for axis, extent in enumerate(shape[2:]):
@@ -146,8 +144,8 @@ def _max_pool(node: Node) -> Any:
                 rest = tirx.floordiv(rest, extent)
             places, _ = moving.place([i.astype("int64") for i in out], along[::-1])
             index: Any = tirx.const(0, "int64")
-            pairs = list(zip(places, spatial, strict=True))
-            for place, extent in reversed(pairs) if column_major else pairs:
+            order = -1 if column_major else 1
+            for place, extent in zip(places[::order], spatial[::order], strict=True):
                 index = index * extent + place
             first = (n.astype("int64") * moving.shape[1] + c.astype("int64")) * int(np.prod(spatial))
             return first + index
@@ -273,14 +271,14 @@ def _dft(node: Node) -> Any:
     rows = min(shape[axis], points // 2 + 1 if inverse and onesided else points)
     if rows < shape[axis]:
         x = relax.op.strided_slice(x, [len(shape) - 2], [0], [rows])
-    if inverse and onesided:
-        matrix = _transform(rows, points, points, inverse=True)
+    is_real = inverse and onesided
+    matrix = _transform(
+        rows, points, points // 2 + 1 if onesided and not inverse else points, inverse=inverse
+    )
+    if is_real:
         # The other half is the conjugate of this one: each bin counts twice, but the first and the middle.
         matrix[1 : (points + 1) // 2] *= 2
-        result = _product(node, x, matrix, real_result=True)
-    else:
-        bins = points // 2 + 1 if onesided else points
-        result = _product(node, x, _transform(rows, points, bins, inverse=inverse))
+    result = _product(node, x, matrix, real_result=is_real)
     return relax.op.permute_dims(result, [order.index(position) for position in range(len(shape))])
 
 
@@ -291,12 +289,13 @@ def _stft(node: Node) -> Any:
     if window is None and not node.has(3):
         raise node.refusal("it has neither a window nor a frame_length")
     length = node.number(3, "frame_length") if window is None or node.has(3) else len(window)
-    x, (batch, samples, *rest) = node.inputs[0], node.shape()
-    parts = rest[0] if rest else 1
+    x, (batch, samples, *parts) = node.inputs[0], node.shape()
     frames = 1 + (samples - length) // step
     bins = length // 2 + 1 if node.attribute("onesided", 1) else length
     places = np.arange(frames)[:, None] * step + np.arange(length)
-    x = relax.op.take(relax.op.reshape(x, (batch, samples, parts)), literal(places.astype(np.int64)), axis=1)
+    x = relax.op.take(
+        relax.op.reshape(x, (batch, samples, *(parts or [1]))), literal(places.astype(np.int64)), axis=1
+    )
     matrix = _transform(length, length, bins, inverse=False)
     if window is not None:
         matrix *= np.asarray(window, np.float64)[:, None]
