@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +71,7 @@ class Graph:
 
     def fresh(self, stem: str) -> str:
         """Reserve a tensor or node name that nothing has yet."""
-        name, number = stem, 0
-        while name in self._taken:
-            number += 1
-            name = f"{stem}_{number}"
+        name = unused_name(stem, self._taken)
         self._taken.add(name)
         return name
 
@@ -82,6 +81,12 @@ class Graph:
         self._constants[name] = value
         self.graph.initializer.append(numpy_helper.from_array(value, name))
         return name
+
+
+def unused_name(stem: str, taken: Container[str]) -> str:
+    """Return *stem*, with a number behind it if it is *taken*."""
+    numbered = (f"{stem}_{number}" for number in itertools.count(1))
+    return next(name for name in itertools.chain([stem], numbered) if name not in taken)
 
 
 def open_shape_origin(graph: Graph, name: str) -> str:
@@ -334,6 +339,17 @@ def all_names(graph: onnx.GraphProto) -> set[str]:
     for each in all_graphs(graph):
         names.update(named.name for named in (*each.input, *each.output, *each.initializer, *each.node))
     return names
+
+
+def with_inputs(model: onnx.ModelProto, values: Mapping[str, Array]) -> onnx.ModelProto:
+    """Copy the constants of *model*, with inputs for *values* and no nodes."""
+    result = deepcopy(model)
+    for field in ("node", "input", "output", "value_info"):
+        result.graph.ClearField(field)
+    for name, value in values.items():
+        info = helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
+        result.graph.input.append(info)
+    return result
 
 
 def drop_unused(model: onnx.ModelProto) -> None:

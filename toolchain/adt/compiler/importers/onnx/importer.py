@@ -38,6 +38,7 @@ from adt.compiler.importers.onnx.graph import (
     op_name,
     open_shape_origin,
     opset,
+    unused_name,
 )
 from adt.compiler.importers.onnx.layers import kinds_of, layers_of, reference_of
 from adt.compiler.importers.onnx.prepared_file import SIMPLIFIER, prepared_file
@@ -229,11 +230,7 @@ def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Grap
     """Give every node a name of its own; return each with its graph, by name."""
     nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
     for node, graph in nodes_within(Graph(model, model.graph)):
-        stem, number = node_name(node), 0
-        node.name = stem
-        while node.name in nodes:
-            number += 1
-            node.name = f"{stem}_{number}"
+        node.name = unused_name(node_name(node), nodes)
         nodes[node.name] = (node, graph)
     return nodes
 
@@ -301,7 +298,9 @@ def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None
     """
     returned = {value.name for value in model.graph.output}
     names = {tensor.name for tensor in model.graph.initializer}
-    weights, results, constants = list[onnx.TensorProto](), list[onnx.TensorProto](), list[onnx.NodeProto]()
+    weights: list[onnx.TensorProto] = []
+    results: list[onnx.TensorProto] = []
+    constants: list[onnx.NodeProto] = []
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
         most = MOST_WHOLE_ARGUMENT if array.dtype.kind in "iub" else MOST_FLOAT_ARGUMENT

@@ -23,7 +23,7 @@ from adt.compiler.importers.onnx.graph import (
     op_name,
     opset,
     subgraphs,
-    type_number,
+    with_inputs,
 )
 from adt.compiler.importers.onnx.known_values import fold_known
 from adt.compiler.importers.onnx.rewrites import REWRITES
@@ -66,12 +66,9 @@ def prepare(
 ) -> PreparedModel:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
-    Every step is trusted only if the model computes the same with it as without, on random inputs
-    (:mod:`~adt.compiler.importers.onnx.comparison`); a step that is not confirmed is left out and a warning
-    says so. Where nothing can run the model, nothing is left out, and a warning says that.
-
-    *loops* leaves recurrent operators as they are where they can be one function of all steps, *blockwise*
-    products by weights of few bits.
+    A step is left out, with a warning, unless the model computes the same with it on random inputs; where
+    nothing can run the model, none is. *loops* leaves recurrent operators as they are where they can be one
+    function of all steps, *blockwise* products by weights of few bits.
     """
     model = inlined(model, name)
     runner = Runner(model)
@@ -299,9 +296,8 @@ def _difference(
 ) -> str:
     """Return what *changed* computes otherwise than *model*; empty when it computes the same.
 
-    Where a model quantizes within, a value on the edge of two quanta may become the other one,
-    and all that follows differs by more than rounding. There each rewritten node is compared
-    with the original by itself, on what it gets in the original.
+    Where a model quantizes within, a value on the edge of two quanta may become the other one, and all that
+    follows differs. There each rewritten node is compared by itself, on what it gets in the original.
     """
     reason = runner.difference(changed, _observed(model, done))
     if not reason or not any(QUANTIZING.match(node.op_type) for node in model.graph.node):
@@ -321,9 +317,7 @@ def _separate(
     names = {name for node in nodes for name in node.input if name in inside}
     values = {**runner.inputs, **runner.run(model, runner.inputs, sorted(names - set(runner.inputs)))}
     inputs = {f"{name} of the model": values[name] for name in sorted(names)}
-    separate = deepcopy(model)
-    for field in ("node", "input", "output", "value_info"):
-        separate.graph.ClearField(field)
+    separate = with_inputs(model, inputs)
     for node in nodes:
         copy = separate.graph.node.add()
         copy.CopyFrom(node)
@@ -331,10 +325,6 @@ def _separate(
         separate.graph.output.extend(
             helper.make_empty_tensor_value_info(name) for name in node.output if name
         )
-    separate.graph.input.extend(
-        helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
-        for name, value in inputs.items()
-    )
     return separate, inputs
 
 
@@ -362,7 +352,8 @@ def _apply(
 
 def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.NodeProto]]) -> bool:
     """Rewrite the *allowed* operators of *graph* in place, and add them to *done*; True if there are any."""
-    nodes, changed = list[onnx.NodeProto](), False
+    nodes: list[onnx.NodeProto] = []
+    changed = False
     for node in graph.graph.node:
         op = op_name(node)
         for inner in subgraphs(node):

@@ -55,7 +55,8 @@ def prepared_file(
     """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did."""
     with scratch_directory("import") as scratch, memory_file("prepared") as out:
         large = scratch / "prepared.onnx"
-        file = _prepare(path.absolute(), dict(shapes), *map(sorted, known_operators()), out, large, **how)
+        by_tvm, by_adt = map(sorted, known_operators())
+        file = _prepare(path.absolute(), dict(shapes), by_tvm, by_adt, out, large, **how)
         written = out if out.stat().st_size else large
         yield file, written if written.exists() else None
 
@@ -80,7 +81,8 @@ def _prepare(
     """
     tell_operators(by_tvm, by_adt)
     model = inlined(read_onnx(path), path.name)
-    random, plain = random_ops(model), PreparedModel(model, model, {})
+    random = random_ops(model)
+    plain = PreparedModel(model, model, {})
     try:
         fixed = fixed_inputs(model, _tuples(shapes))
     except ModelError:
