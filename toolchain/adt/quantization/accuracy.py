@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from adt.compiler.importers.onnx.blockwise import OPERATOR, form_of
 from adt.compiler.importers.onnx.comparison import random_inputs, run, session_of
-from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, type_number
+from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, with_inputs
 from adt.compiler.passes.weight_bits import unpacked
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import FLAT
@@ -29,6 +28,9 @@ from adt.quantization.quantizer import asked, is_quantized
 
 log = logging.getLogger("adt.quantize")
 
+Samples = Sequence[Mapping[str, Array]]
+Quantize = Callable[[frozenset[str]], onnx.ModelProto]
+"""Quantizes a model but for the nodes of these names."""
 LAYER_SAMPLES = 8  # on so many samples at most a layer is measured
 MADE = " of the quantized model"
 PAIR = ("QuantizeLinear", "DequantizeLinear")
@@ -57,7 +59,7 @@ class LayerCost:
     """Share of the noise of all layers, each quantized alone."""
 
 
-def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+def outputs_on(model: onnx.ModelProto, samples: Samples) -> dict[str, Array]:
     """Compute the outputs of *model* on each of *samples*, one behind the other.
 
     Node by node, quanta as the floats that they stand for: that is what the format says, and the same on
@@ -79,17 +81,17 @@ def compared(got: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[
 def layer_costs(
     original: onnx.ModelProto,
     model: onnx.ModelProto,
-    quantize: Callable[[frozenset[str]], onnx.ModelProto],
+    quantize: Quantize,
     keep: frozenset[str],
-    samples: Sequence[Mapping[str, Array]],
+    samples: Samples,
 ) -> tuple[LayerCost, ...]:
-    """Measure what each layer of a quantized *model* costs, the costliest first.
+    """Measure what each layer of a quantized *model* but *keep* costs, the costliest first.
 
-    Each is quantized alone, by *quantize*, which gets the nodes that stay float (*keep* in *model*): the
-    noise that a layer adds to its own output does not tell the model's.
+    Each is quantized alone: the noise that a layer adds to its own output does not tell the model's.
     """
     layers = {name: operator for name, operator in _layers(model).items() if name not in keep}
-    nodes, samples = {node.name for node in model.graph.node}, samples[:LAYER_SAMPLES]
+    samples = samples[:LAYER_SAMPLES]
+    nodes = {node.name for node in model.graph.node}
     right = outputs_on(original, samples)
     log.info("measuring what each of %d layers costs", len(layers))
     worst, noise = {}, {}
@@ -116,8 +118,7 @@ def _layers(model: onnx.ModelProto) -> dict[str, str]:
     }
 
 
-BATCHES = 10
-"""Number of times that layers go back to float …"""
+BATCHES = 10  # number of times that layers go back to float
 BATCH = 20  # divisor of the number of layers that go back each time, at least one
 
 
@@ -156,11 +157,7 @@ class Attempt:
 
 
 def attempt(
-    original: onnx.ModelProto,
-    quantize: Callable[[frozenset[str]], onnx.ModelProto],
-    keep: frozenset[str],
-    samples: Sequence[Mapping[str, Array]],
-    target: Target,
+    original: onnx.ModelProto, quantize: Quantize, keep: frozenset[str], samples: Samples, target: Target
 ) -> tuple[Attempt, tuple[LayerCost, ...]]:
     """Quantize with *keep* and as many more nodes in float as *target* needs; return each layer's cost, too.
 
@@ -202,7 +199,7 @@ def attempt(
 
 
 def check_prepared(
-    model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]
+    model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Samples
 ) -> Mapping[str, Array]:
     """Check that *prepared* computes what *model* does; return inputs: the first of *samples*, or random."""
     inputs = samples[0] if samples else random_inputs(model, -1.0, 2)
@@ -226,10 +223,7 @@ def _run(
 
 
 def faithful(
-    original: onnx.ModelProto,
-    quantize: Callable[[frozenset[str]], onnx.ModelProto],
-    keep: frozenset[str],
-    inputs: Mapping[str, Array],
+    original: onnx.ModelProto, quantize: Quantize, keep: frozenset[str], inputs: Mapping[str, Array]
 ) -> frozenset[str]:
     """Return *keep* and the nodes that *quantize* would change or fails at; a warning names each."""
     nodes = frozenset(node.name for node in original.graph.node)
@@ -263,9 +257,7 @@ def _refused(reason: str) -> ModelError:
     )
 
 
-def _failing(
-    quantize: Callable[[frozenset[str]], onnx.ModelProto], nodes: frozenset[str], tried: frozenset[str]
-) -> dict[str, str]:
+def _failing(quantize: Quantize, nodes: frozenset[str], tried: frozenset[str]) -> dict[str, str]:
     """Find those of *tried* at which *quantize* fails when nothing else is quantized, and its errors."""
     errors = {}
     for name in sorted(tried):
@@ -314,9 +306,7 @@ def _separate(
             scale, zero = (np.asarray(quantized.constant(name)) for name in node.input[1:3])
             limits = np.iinfo(zero.dtype.name)
             ranges[root] = tuple((end - int(zero)) * float(scale) for end in (limits.min, limits.max))
-    result, outputs = deepcopy(model), list[str]()
-    for part in ("node", "input", "output", "value_info"):
-        result.graph.ClearField(part)
+    result, outputs = with_inputs(model, values), list[str]()
     unchanged = {node.SerializeToString(deterministic=True) for node in original.graph.node}
     for node in model.graph.node:
         if node.op_type in PAIR or node.SerializeToString(deterministic=True) in unchanged:
@@ -338,10 +328,6 @@ def _separate(
                 copy.output[place] = tensor + MADE
                 outputs.append(tensor + MADE)
     result.graph.output.extend(map(helper.make_empty_tensor_value_info, outputs))
-    result.graph.input.extend(
-        helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
-        for name, value in values.items()
-    )
     return result, {names.get(root, root): ends for root, ends in ranges.items()}
 
 

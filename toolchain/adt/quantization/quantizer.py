@@ -78,7 +78,8 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
 
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     """Fold normalizations into convolutions, infer shapes and name nodes, in *directory*, to be quantized."""
-    path, what = directory / "prepared.onnx", "onnxruntime cannot prepare the model for quantizing"
+    path = directory / "prepared.onnx"
+    what = "onnxruntime cannot prepare the model for quantizing"
     remedy = "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators."
     with asked(what, remedy), disk_errors(f"writing {path}", path):
         model = _with_one_opset(model)
@@ -146,18 +147,17 @@ def calibrated(
     """Compute every tensor's range of a prepared *model* on *samples*, for onnxruntime's quantizer."""
     path = directory / "calibrated.onnx"
     onnx.save(model, path)
+    what = "onnxruntime cannot run the model on the samples"
     remedy = (
-        "Check that they are what the model takes, such as indices in its tables. If infinities are right: "
+        "Check that they are what the model takes, such as indices in its tables. If infinities are right:"
     )
-    remedy += "--method minmax"
-    with (
-        asked("onnxruntime cannot run the model on the samples", remedy),
-        disk_errors(f"writing {path}", path),
-    ):
-        kind, options = CalibrationMethod[METHODS[method]], {"symmetric": False}
-        augmented = str(directory / "augmented.onnx")
+    with asked(what, f"{remedy} --method minmax"), disk_errors(f"writing {path}", path):
         calibrator = create_calibrator(
-            path, OPERATORS, augmented, calibrate_method=kind, extra_options=options
+            path,
+            OPERATORS,
+            str(directory / "augmented.onnx"),
+            calibrate_method=CalibrationMethod[METHODS[method]],
+            extra_options={"symmetric": False},
         )
         for sample in samples:  # one by one: histograms keep every tensor of what they are given
             calibrator.collect_data(SimpleNamespace(get_next=iter([dict(sample), None]).__next__))
