@@ -26,9 +26,13 @@ def _replaced(builder: Any, call: Any) -> Any:
 
 
 def _compared(call: Any, dtype: str, emit: Emit) -> Any:
-    """Compare booleans as integers (LLVM takes them for floats); a float beside itself tests for NaN."""
+    """Compare booleans as integers, which LLVM takes for floats, and test floats for NaN.
+
+    A float that is compared with itself tells NaN, and TVM simplifies that comparison away.
+    """
     if dtype.startswith("float") and call.args[0].same_as(call.args[1]):
-        is_nan, name = emit(relax.op.isnan(call.args[0])), operator_name(call)
+        is_nan = emit(relax.op.isnan(call.args[0]))
+        name = operator_name(call)
         if name == "relax.not_equal":
             return is_nan
         return relax.op.logical_not(is_nan) if "equal" in name else None

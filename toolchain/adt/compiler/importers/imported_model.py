@@ -73,7 +73,8 @@ def imported_model(
     """
     module, values = detached(module)
     main = module["main"]
-    names, first = [str(parameter.name_hint) for parameter in main.params], int(main.attrs["num_input"])
+    names = [str(parameter.name_hint) for parameter in main.params]
+    first = int(main.attrs["num_input"])
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ModelError(
             f"several inputs or weights of {file.name} are called {', '.join(twice)}",

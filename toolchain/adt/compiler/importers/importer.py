@@ -53,17 +53,16 @@ def import_model(
         blockwise: weights of 4 or 8 bits with scales for blocks stay so; else they become floats.
         check: compare each operator with the format's own runtime.
     """
-    return _import(*_open(model), shapes, steps, blockwise=blockwise, check=check)
+    return _import(*_open(model), shapes, check, steps, blockwise)
 
 
 def _import(
     path: Path,
     source: SourceModel,
     shapes: RequestedShapes,
-    steps: RecurrentSteps | None = None,
-    *,
-    blockwise: bool = False,
     check: bool = False,
+    steps: RecurrentSteps | None = None,
+    blockwise: bool = False,
 ) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.compiler.importers.tflite.importer import import_tflite

@@ -67,6 +67,7 @@ class Kind:
     """Elements of its tensors."""
 
 
+Shapes = Mapping[str, Sequence[int]]
 Case = tuple[dict[str, Any], list[Any], list[Any]]
 """Inputs, outputs, and how far each element of these may be off: what is ill-conditioned moves by itself."""
 
@@ -107,9 +108,7 @@ def collected(kinds: list[Kind], make: Callable[[Kind], tuple[Any, list[Case]]])
 
 
 def in_short_extents(
-    shapes: Mapping[str, Sequence[int]],
-    kept: set[int],
-    make: Callable[[Mapping[str, Sequence[int]]], tuple[Any, list[Case]]],
+    shapes: Shapes, kept: set[int], make: Callable[[Shapes], tuple[Any, list[Case]]]
 ) -> tuple[Any, list[Case]]:
     """Call *make* with short extents in place of long ones, but those *kept*; with *shapes* if that fails."""
     short = shorter(list(shapes.values()), kept)
@@ -311,10 +310,11 @@ def run_layers(layers: list[Layer]) -> list[Any]:
         for name, module in modules.items()
         if len(module.get_global_vars()) == 1  # others have kernels, whose names may be others'
     }
-    machines, results = dict[str, Any](), list[Any]()
+    machines: dict[str, Any] = {}
     with contextlib.suppress(Exception):  # of one of them: each alone
         machine = _machine(tvm.IRModule(together))
         machines = {variable.name_hint: machine[variable.name_hint] for variable in together}
+    results = list[Any]()
     for layer, (name, module) in zip(layers, modules.items(), strict=True):
         parameters = module["main"].params
         operands = [str(each.name_hint) for each in parameters[: len(parameters) - len(layer.params)]]

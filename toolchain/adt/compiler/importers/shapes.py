@@ -96,7 +96,7 @@ def fixed_shapes(
                     )
             fixed[name] = shape
     if any(None in shape for shape in fixed.values()):
-        raise _still_open(declared, given, fixed, symbols)
+        raise _still_open(declared, given, fixed)
     shapes = {name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()}
     for name, shape in shapes.items():
         if 0 in shape and not (empty and (name in given or 0 not in declared[name])):
@@ -294,11 +294,9 @@ def _example(index: int, dims: DeclaredShape, name: str) -> int:
 
 
 def _still_open(
-    declared: Mapping[str, DeclaredShape],
-    given: RequestedShapes,
-    fixed: Mapping[str, _Extents],
-    symbols: Mapping[str, int],
+    declared: Mapping[str, DeclaredShape], given: RequestedShapes, fixed: Mapping[str, _Extents]
 ) -> ModelError:
+    symbols = fixed_symbols(declared, given)
     shown = [f"{name}:{_shown(dims, symbols)}" for name, dims in declared.items() if None in fixed[name]]
     more = f" and {len(shown) - MOST_SHOWN} more inputs" if len(shown) > MOST_SHOWN else ""
     examples = _examples(declared, given)

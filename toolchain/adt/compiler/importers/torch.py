@@ -43,7 +43,8 @@ def import_torch(
 ) -> ImportedModel:
     """Import a program that ``torch.export.save`` wrote."""
     program = load_program(path)
-    specs, output_names = program_inputs(program), program_outputs(program)
+    specs = program_inputs(program)
+    output_names = program_outputs(program)
     declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
     fixed = fixed_shapes(declared, shapes)
     if fixed != declared:

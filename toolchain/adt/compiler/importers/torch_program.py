@@ -89,7 +89,8 @@ def exported_by(text: str) -> Iterator[Path]:
 
 def _call(text: str) -> Any:
     """Call ``module:function``."""
-    (name, _, function), here = text.partition(":"), str(Path.cwd())
+    name, _, function = text.partition(":")
+    here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
         called = getattr(importlib.import_module(name), function, None)

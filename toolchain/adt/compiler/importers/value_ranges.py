@@ -43,11 +43,14 @@ PASSES: dict[str, tuple[int, ...]] = {f"relax.{name}": (0,) for name in _FIRST} 
     "relax.where": (1, 2),
 }
 """Operators whose results are elements of some of their operands (or zeros), and the operands' places."""
-LIMITED = frozenset(f"relax.{name}" for name in (
-    "argmax", "argmin", "argsort", "bucketize", "eye_like", "nonzero", "one_hot", "ones_like", "shape_of",
-    "shape_to_tensor", "sign", "size", "vision.all_class_non_max_suppression", "vision.non_max_suppression",
-    "zeros_like",
-))  # fmt: skip
+LIMITED = frozenset(
+    f"relax.{name}"
+    for name in (
+        "argmax", "argmin", "argsort", "bucketize", "eye_like", "nonzero", "one_hot", "ones_like", "shape_of",
+        "shape_to_tensor", "sign", "size", "vision.all_class_non_max_suppression",
+        "vision.non_max_suppression", "zeros_like",
+    )
+)  # fmt: skip
 """Operators whose results depend on shapes, or are few: no value of an input makes them an index outside."""
 ONE_INDEX = ("relax.take", "relax.gather_elements", "relax.scatter_elements")
 """Operators whose second argument is a tensor of indices along one axis."""
@@ -77,7 +80,11 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
 
 
 def with_bounded_reads(module: Any) -> Any:
-    """Limit indices that a condition selects: ``where(ids == -100, 0, ids)`` may be given any number."""
+    """Limit indices that a condition selects: the range of an input does not keep them inside.
+
+    ``where(ids == -100, 0, ids)`` takes -100, and may be given any number. What is limited here are the reads
+    that :func:`_reads` calls not exact for that reason.
+    """
 
     def bounded(builder: Any, call: Any) -> Any:
         name, graph = operator_name(call), _Emitted(builder, module)
@@ -404,10 +411,13 @@ def rounds_within(main: Any) -> bool:
     return any(rounds(call) for call in relax_nodes(main, relax.Call))
 
 
-NOT_STEEPER = frozenset(f"relax.{name}" for name in (
-    "clip", "expand_dims", "flatten", "nn.relu", "nn.softmax", "permute_dims", "reshape", "sigmoid", "split",
-    "squeeze", "strided_slice", "tanh",
-))  # fmt: skip
+NOT_STEEPER = frozenset(
+    f"relax.{name}"
+    for name in (
+        "clip", "expand_dims", "flatten", "nn.relu", "nn.softmax", "permute_dims", "reshape", "sigmoid",
+        "split", "squeeze", "strided_slice", "tanh",
+    )
+)  # fmt: skip
 """Operators between dequantizing and the output that change by no more than their input does."""
 
 

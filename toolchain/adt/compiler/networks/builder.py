@@ -206,7 +206,8 @@ class Network:
 
     def save(self, path: Path, output: str, shape: Sequence[int | str | None], seed: int = 0) -> Path:
         """Write the model; its weights are numbers of *seed*."""
-        bits, weights = np.random.PCG64(seed), list[onnx.TensorProto]()
+        bits = np.random.PCG64(seed)
+        weights: list[onnx.TensorProto] = []
         for weight in self.weights:
             if isinstance(weight, Drawn):
                 weight = numpy_helper.from_array(weight.array(bits), weight.name)

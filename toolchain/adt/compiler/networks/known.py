@@ -228,11 +228,11 @@ def known_name(text: str) -> str | None:
 
 def named(model: Path) -> Path | None:
     """Return the model file of the network that *model* names; None where it is a file, or no name of one."""
-    text, is_file = str(model), model.is_file()
+    text = str(model)
     if model.suffix and not model.suffix[1:].isdecimal():  # that of a file
         return None
     if known := known_name(text):
-        if not is_file:
+        if not model.is_file():
             return network_file(known)
         log.warning("%s is a file here: it is taken, not the network of that name", model)
     elif not model.exists() and did_you_mean(text, NETWORKS):

@@ -24,7 +24,8 @@ def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     constants of types in which nothing computes, of any size.
     """
     graph = Graph(model, model.graph)
-    known, nodes = dict[str, Array](), list[onnx.NodeProto]()
+    known: dict[str, Array] = {}
+    nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         values = {} if node.op_type == "Constant" else _values(node, graph, known, uncomputed)
         if not values:

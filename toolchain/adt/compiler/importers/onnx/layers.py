@@ -90,7 +90,8 @@ def _cases(
     copy, whole = deepcopy(node), graph.model
     copy.input[:] = [places.get(name, "") for name in node.input]
     copy.output[:] = [name and f"result_{place}_" for place, name in enumerate(node.output)]
-    specs, constants = dict[str, tuple[Sequence[int], str]](), list[onnx.TensorProto]()
+    specs: dict[str, tuple[Sequence[int], str]] = {}
+    constants = []
     for name, place in places.items():
         if (value := graph.constant(name)) is None:
             specs[place] = shapes[name], str(graph.dtype(name))

@@ -89,7 +89,7 @@ def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
-    """Map operators of *model* as read that no shapes make convertible, and none fold, to notes, as above."""
+    """Map operators of *model* as read to notes, as above, if no shapes make them convertible or constant."""
     own = {(function.domain, function.name) for function in model.functions}
     graph = Graph(model, model.graph)
     return _notes(

@@ -16,7 +16,7 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """Bring a *model* of before opset 11 to *opset*, with its asymmetric coordinates, which ONNX changes."""
+    """Bring a *model* of before opset 11 to *opset*; ONNX's converter changes its asymmetric coordinates."""
     result = version_converter.convert_version(model, opset)
     result.ir_version = max(4, result.ir_version)  # before, only inputs could be constants
     for node in [node for node in all_nodes(result.graph) if node.op_type == "Resize"]:
@@ -37,7 +37,10 @@ def _shrink_upwards(model: onnx.ModelProto) -> None:
 
 
 def correct_windows(graph: Graph) -> bool:
-    """Pad the first pool with a window behind the data, which only ONNX infers; False if none has."""
+    """Write out the padding of the first pool with a window that begins behind the data; False if none has.
+
+    ONNX's inference counts it, onnxruntime and PyTorch leave it out.
+    """
     for node in graph.graph.node:
         shape = graph.shape(operand(node, 0)) if attribute(node, "ceil_mode", 0) else None
         if node.op_type not in POOLS or shape is None or attribute(node, "auto_pad", "NOTSET") != "NOTSET":

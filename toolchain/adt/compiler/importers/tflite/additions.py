@@ -86,8 +86,8 @@ def _reduce_window(converter: OperatorConverter, op: Any) -> relax.Expr:
     import tflite
 
     options = converter._get_stablehlo_options(op, tflite.StablehloReduceWindowOptions)
-    number, name = int(options.BodySubgraphIndex()), "STABLEHLO_REDUCE_WINDOW"
-    body = converter._get_stablehlo_simple_body_op(number, name, 2)
+    name = "STABLEHLO_REDUCE_WINDOW"
+    body = converter._get_stablehlo_simple_body_op(int(options.BodySubgraphIndex()), name, 2)
     if converter.get_op_code_str(body) not in ("ADD", "STABLEHLO_ADD"):
         return converter._convert_stablehlo_reduce_window(op)
     data, start = converter.get_input_tensors(op)

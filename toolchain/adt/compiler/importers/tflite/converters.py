@@ -109,7 +109,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         refused: list[Refusal] = []
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)
-            code, reason = self.get_op_code_str(operator), ""
+            code = self.get_op_code_str(operator)
+            reason = ""
             if code not in self.convert_map:
                 reason = RANDOM if code in RANDOM_OPS else NO_CONVERTER
             elif code in STATEFUL and any(t.qnn_params for t in self.get_input_tensors(operator)):
@@ -158,7 +159,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             extents = list(getattr(getattr(field, "shape", None), "values", None) or ())
             if not all(isinstance(extent, tirx.IntImm) for extent in extents):
                 continue  # depends on values
-            shape, declared, dtype = list(map(int, extents)), _shape(tensor), self._dtype(tensor)
+            shape, declared = list(map(int, extents)), _shape(tensor)
+            dtype = self._dtype(tensor)
             same_shape = shape == declared or not (declared or tensor.tensor.HasRank())
             if hasattr(field, "dtype") and not (same_shape and field.dtype == dtype):
                 return f"output {place} becomes {field.dtype} {shape}, and is {dtype} {declared} in the file"
@@ -166,7 +168,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
         """Convert *op* by *function*, with floats for what is quantized."""
-        results, given = self.get_output_tensors(op), self.get_input_tensors(op)
+        results = self.get_output_tensors(op)
+        given = self.get_input_tensors(op)
         scales = self.scales = scales_of(code, given, results)
         self.weights = self._constant_bytes(given[1]) if scales and code in WEIGHTED else None
         try:
@@ -191,10 +194,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
         wrappers: list[Any] = super().get_tensors(tensors_idx_list)
-        for each in wrappers if self.scales is not None else ():
-            each.qnn_params = None
-            if each.tensor_idx in self.scales:
-                each.tensor = FloatTensor(each.tensor)
+        if self.scales is not None:
+            for each in wrappers:
+                each.qnn_params = None
+                if each.tensor_idx in self.scales:
+                    each.tensor = FloatTensor(each.tensor)
         return wrappers
 
     def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
@@ -251,7 +255,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """Convert BATCH_TO_SPACE_ND: blocks of the batch go to the axes after it; borders are cut."""
         data, block, crops = self._blocks(op)
         batch, *extents = _extents(data)
-        count, smaller = len(block), batch // math.prod(block)
+        count = len(block)
+        smaller = batch // math.prod(block)
         apart = relax.op.reshape(data, [*block, smaller, *extents])
         order = [count, *(axis for i in range(count) for axis in (count + 1 + i, i))]
         apart = relax.op.permute_dims(apart, [*order, *range(2 * count + 1, count + 1 + len(extents))])

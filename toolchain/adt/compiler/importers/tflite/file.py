@@ -190,10 +190,12 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
             remedy="Keep the extents that the file fixes.",
         ) from error
     shapes = {detail["index"]: detail["shape"].tolist() for detail in interpreter.get_tensor_details()}
-    result, subgraph = bytearray(data), model_of(data).Subgraphs(0)
+    result = bytearray(data)
+    subgraph = model_of(data).Subgraphs(0)
     written: dict[int, list[int]] = {}
     for index in range(subgraph.TensorsLength()):
-        tensor, extents = subgraph.Tensors(index), shapes.get(index, [])
+        tensor = subgraph.Tensors(index)
+        extents = shapes.get(index, [])
         if not extents or len(extents) != tensor.ShapeLength():
             continue
         start = tensor._tab.Vector(tensor._tab.Offset(4))  # field 0 of Tensor: shape

@@ -119,7 +119,8 @@ def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[O
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     subgraph = model_of(data).Subgraphs(0)
     converter = Converter(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
-    ops, unsupported = list[str](), dict[str, str]()
+    ops: list[str] = []
+    unsupported: dict[str, str] = {}
     # damaged, or tensors of types that the importer does not know
     with asked(f"{path.name} cannot be read", "Export or download it again."):
         for index in range(subgraph.OperatorsLength()):

@@ -33,8 +33,9 @@ def kinds_of(data: bytes) -> Iterator[layers.Kind]:
         steps = [(len(each[:2]), scales.index(each)) for each in scales]
         types = [(t.type, _is_asymmetric(t), [min(extent, 2) for extent in _shape(t)]) for t in tensors]
         options = [each and sorted(vars(each).items()) for each in _options(operator)]
-        size, key = sum(map(math.prod, map(_shape, tensors))), (kind, options, values, steps, types)
-        yield layers.Kind(layers.digest_of(*key), kind, str(place), place, size)
+        size = sum(math.prod(_shape(each)) for each in tensors)
+        key = layers.digest_of(kind, options, values, steps, types)
+        yield layers.Kind(key, kind, str(place), place, size)
 
 
 @isolated("running the operators of {name} one by one", layers.SECONDS)

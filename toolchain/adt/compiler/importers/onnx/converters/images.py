@@ -204,7 +204,7 @@ def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights
 
 
 def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]]) -> Any:
-    """Extrapolate *x* where one of its axes lies outside the image."""
+    """Fill *x* with the extrapolation value where one of its axes lies outside the image."""
     value = relax.const(node.attribute("extrapolation_value", 0.0), str(x.struct_info.dtype))
     for axis, places in outside:
         shape = [-1 if other == axis else 1 for other in range(x.struct_info.ndim)]

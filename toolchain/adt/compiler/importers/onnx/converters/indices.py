@@ -70,7 +70,8 @@ def _top_k(node: Node) -> Any:
 
 
 def _one_hot(node: Node) -> Any:
-    depth, shape = node.number(1, "depth"), node.shape()
+    depth = node.number(1, "depth")
+    shape = node.shape()
     axis = node.attribute("axis", -1) % (len(shape) + 1)
 
     def element(indices: Any, values: Any, at: Any) -> Any:

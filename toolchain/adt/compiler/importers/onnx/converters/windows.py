@@ -45,7 +45,8 @@ class Windows:
 
 def windows(node: Node) -> Windows:
     """Return the windows of a pooling node, padded and counted as ONNX says."""
-    shape, kernel = node.shape(), tuple(node.attribute("kernel_shape"))
+    shape = node.shape()
+    kernel = tuple(node.attribute("kernel_shape"))
     rank = len(kernel)
     strides, dilations = (tuple(node.attribute(name, [1] * rank)) for name in ("strides", "dilations"))
     pads, auto = list(node.attribute("pads", [0] * (2 * rank))), node.attribute("auto_pad", "NOTSET")
@@ -244,7 +245,10 @@ def _transform(rows: int, points: int, bins: int, *, inverse: bool) -> NDArray[n
 
 
 def _product(node: Node, x: Any, matrix: NDArray[np.complex128], *, real_result: bool = False) -> Any:
-    """Multiply *x*[…, rows, real and imaginary] by *matrix*[rows, bins] in one product: […, bins, 2 or 1]."""
+    """Multiply *x*[…, rows, 1 or 2] by *matrix*[rows, bins]: […, bins, 2], or […, bins, 1] of real parts.
+
+    Real and imaginary part lie side by side, so that one real product does it.
+    """
     x = node.builder.normalize(x)
     *batch, rows, parts = (int(extent) for extent in x.struct_info.shape)
     bins = matrix.shape[1]

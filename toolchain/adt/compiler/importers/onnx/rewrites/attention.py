@@ -116,14 +116,17 @@ class _Attention:
 
     def _mask(self, mask: str, lengths: str) -> tuple[str, str]:
         """Return what is added to the scores, and which of them count; each may be empty."""
-        build, bias, parts = self.build, "", list[str]()
-        known, known_lengths = np.ones((self.queries, self.keys), bool), self.graph.constant(lengths)
+        build = self.build
+        bias, parts = "", list[str]()
+        known = np.ones((self.queries, self.keys), bool)
+        known_lengths = self.graph.constant(lengths)
         if lengths and known_lengths is None:
             parts += self._window_of_lengths(lengths)
         else:
             known = self._window(known_lengths)
         if mask:
-            dtype, shape, value = str(self.graph.dtype(mask)), build.shape(mask), self.graph.constant(mask)
+            dtype, shape = str(self.graph.dtype(mask)), build.shape(mask)
+            value = self.graph.constant(mask)
             is_float = dtype in FLOATS
             missing = (*shape[:-1], max(0, self.keys - shape[-1]))
             rest = np.full(missing, -np.inf if is_float else False, dtype)
@@ -216,7 +219,10 @@ def _attended(
 
 
 def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str]:
-    """Return *added*, and a term against keys that *mask* ([B] lengths, [B, T] or [B, S, T]) leaves out."""
+    """Return what is added to the scores: *added*, and a great negative number for each key left out.
+
+    *mask* has lengths [B], or 0 and 1 [B, T] or [B, S, T].
+    """
     masks = [added] if added else []
     if not mask:
         return masks

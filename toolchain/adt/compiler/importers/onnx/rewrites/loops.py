@@ -83,7 +83,10 @@ def _unroll(
     inputs: Callable[[int, list[str]], list[str]],
     skipped: int = 0,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the states after all steps, and what each output of *body* after *skipped* and states gave."""
+    """Return the states after all steps, and of each other output of *body* what the steps gave.
+
+    *inputs* gives the inputs of *body* for a step; *skipped* outputs of *body* come before the states.
+    """
     count = len(states)
     rows: list[list[str]] = [[] for _ in range(len(body.output) - skipped - count)]
     for step in range(steps):
@@ -111,7 +114,8 @@ def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[
 
 def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
     """Concatenate each of *rows* along a new axis."""
-    stacks, is_new = [], build.graph.opset >= 13
+    stacks = []
+    is_new = build.graph.opset >= 13
     for names, axis in zip(rows, axes, strict=True):
         inputs, options = ([build.integers([axis])], {}) if is_new else ([], {"axes": [axis]})
         wide = [build.add("Unsqueeze", name, *inputs, **options) for name in names]

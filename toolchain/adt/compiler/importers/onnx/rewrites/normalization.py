@@ -55,7 +55,8 @@ def _rms_norm(build: Builder) -> list[str] | None:
 
 def _by_parts(build: Builder) -> list[str] | None:
     value, scale, bias = build.operands(3)
-    rank, epsilon = len(build.shape(value)), build.attribute("epsilon", 1e-5)
+    rank = len(build.shape(value))
+    epsilon = build.attribute("epsilon", 1e-5)
     build.require_floats()
     axes = list(range(build.attribute("axis", -1) % rank - rank, 0))
     inner = type_name(build.attribute("stash_type", 1)) if build.dtype == "float16" else ""

@@ -207,7 +207,8 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
 
 def _conv_integer(build: Builder) -> str | None:
     """Rewrite ConvInteger: the sums are integers that float32 holds exactly up to 2^24."""
-    shape, inputs = build.shape(build.operand(1)), []
+    shape = build.shape(build.operand(1))
+    inputs = []
     for position in range(2):
         value, zero_name = build.cast(build.operand(position), "float32"), build.operand(position + 2)
         if zero := scalar(build, zero_name):
