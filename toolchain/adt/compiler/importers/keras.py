@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.compiler.importers.frameworks import asked, quiet
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
-from adt.compiler.importers.torch_program import asked, quiet
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need

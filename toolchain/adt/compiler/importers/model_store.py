@@ -20,13 +20,9 @@ _NAMES = [f"model{suffix}" for suffix in (*formats.EXTENSIONS.values(), ".h5")]
 """Names of the model in an entry, ONNX first."""
 
 
-def _entry(sha256: str) -> str:
-    return f"{_STORE}/{sha256}"
-
-
 def _kept(sha256: str) -> Path | None:
     """Return the model that the store has under *sha256*, which may be anything that a package says."""
-    entry = cache.lookup(_entry(sha256)) if re.fullmatch("[0-9a-f]{64}", sha256) else None
+    entry = cache.lookup(f"{_STORE}/{sha256}") if re.fullmatch("[0-9a-f]{64}", sha256) else None
     # The first name that is there: only ONNX has data files, and they may have the other names.
     return next((file for name in _NAMES if (file := entry / name).is_file()), None) if entry else None
 
@@ -65,7 +61,7 @@ def keep(model: Path, sha256: str) -> Path:
             with destination.open("xb") as target:
                 shutil.copyfileobj(source, target)
 
-    return cache.entry(_entry(sha256), copy)[0] / name
+    return cache.entry(f"{_STORE}/{sha256}", copy)[0] / name
 
 
 def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:

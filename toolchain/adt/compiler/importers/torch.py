@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.compiler.importers.constants import lift_weights
+from adt.compiler.importers.frameworks import asked
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import (
@@ -23,7 +24,7 @@ from adt.compiler.importers.op_table import (
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.compiler.importers.torch_converters import CONVERTERS, arguments_of, checked_converters
 from adt.compiler.importers.torch_layers import kinds_of, layers_of
-from adt.compiler.importers.torch_program import asked, load_program, program_inputs, program_outputs
+from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs
 from adt.errors import UnsupportedOp
 from adt.host.extras import load
 from adt.package.manifest import SourceModel, TensorSpec

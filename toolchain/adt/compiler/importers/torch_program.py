@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
-import logging
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from adt.compiler.importers.frameworks import asked, quiet
 from adt.compiler.importers.shapes import distinct_names
 from adt.errors import AdtError, ModelError, last_line
 from adt.host.disk import scratch_directory
@@ -110,32 +108,3 @@ def _call(text: str) -> Any:
     finally:
         sys.path.remove(here)
     raise ModelError(f"the module {name} has no function {function!r}", remedy=CONTRACT)
-
-
-@contextlib.contextmanager
-def asked(what: str, remedy: str) -> Iterator[None]:
-    """Hide what torch, Keras or TVM print, and turn what they raise, of many kinds, into a ModelError."""
-    try:
-        with quiet():
-            yield
-    except AdtError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{what}: {type(error).__name__}: {last_line(error)}", remedy=remedy) from error
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Hide what torch, Keras and their exporters print, and warnings about their own internals."""
-    before = logging.root.manager.disable
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(before)

@@ -36,9 +36,8 @@ def in_floats(model: onnx.ModelProto) -> onnx.ModelProto:
     """Take :data:`ACCURACY` from the nodes of *model*, by which onnxruntime rounds activations; return it."""
     for node in all_nodes(model.graph):
         if node.op_type == OPERATOR:
-            others = [each for each in node.attribute if each.name != ACCURACY]
-            del node.attribute[:]
-            node.attribute.extend(others)
+            for each in [each for each in node.attribute if each.name == ACCURACY]:
+                node.attribute.remove(each)
     return model
 
 

@@ -7,11 +7,8 @@ ignore some attributes and inputs, and compute something else then.
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import re
-import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from adt.compiler.importers.constants import lift_weights
+from adt.compiler.importers.frameworks import quiet
 from adt.compiler.importers.functions import unrunnable
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
@@ -48,8 +46,6 @@ from adt.compiler.passes.recurrence import GATES, RecurrentSteps
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host.isolated import begin
 from adt.package.manifest import SourceModel
-
-log = logging.getLogger("adt.import")
 
 UNSAFE = re.compile(r"[onx:].*|.*[onx:]|[lg]v\d*", re.DOTALL)
 """Names of weights that the importer would cut (it strips the letters ``onx:`` from both ends), or would take
@@ -118,7 +114,7 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
     """
     importer = _importer(model, layers or {})
     try:
-        with _quiet():
+        with quiet():
             return importer.from_onnx(model.graph, opset(model))
     except AdtError:
         raise
@@ -157,7 +153,7 @@ def _try_conversion(model: onnx.ModelProto) -> tuple[Any, Mapping[str, str], fro
     """
     importer = _importer(model, {}, goes_on=True)
     module = None
-    with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
+    with quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
         module = importer.from_onnx(model.graph, opset(model))
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
     return module, refusal_notes(importer.refused), untried
@@ -249,20 +245,6 @@ def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, 
             raise refusal(node, f"it would be {computed.dtype}, not {dtype}")
         if shapes and shape is not None and None not in extents and list(shape) != extents:
             raise refusal(node, f"it would be of shape {extents}, not {list(shape)}")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what the importer prints and warns of out of our output; it goes to the debug log."""
-    printed = io.StringIO()
-    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(printed):
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
-                if text.strip():
-                    log.debug("TVM's importer: %s", text.strip())
 
 
 def _rename_initializers(model: onnx.ModelProto) -> None:

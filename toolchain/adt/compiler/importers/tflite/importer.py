@@ -13,6 +13,7 @@ from tvm.relax.frontend.tflite import from_tflite
 from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
 
 from adt.compiler.importers.constants import lift_weights
+from adt.compiler.importers.frameworks import asked
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import OpRow, after_trial, op_rows, refusal
@@ -28,7 +29,6 @@ from adt.compiler.importers.tflite.file import (
     with_shapes,
 )
 from adt.compiler.importers.tflite.layers import kinds_of, layers_of
-from adt.compiler.importers.torch_program import asked
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.package.manifest import SourceModel, TensorSpec
 

@@ -1,0 +1,45 @@
+"""Calls of frameworks (torch, Keras, TVM's importers), which print, warn and raise exceptions of any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+
+from adt.errors import AdtError, ModelError, last_line
+
+log = logging.getLogger("adt.import")
+
+
+@contextlib.contextmanager
+def asked(what: str, remedy: str) -> Iterator[None]:
+    """Call a framework quietly, and turn what it raises into a ModelError that says *what* failed."""
+    try:
+        with quiet():
+            yield
+    except AdtError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{what}: {type(error).__name__}: {last_line(error)}", remedy=remedy) from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Hide what a framework logs, and move what it prints and warns of to the debug log."""
+    printed, before = io.StringIO(), logging.root.manager.disable
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        warnings.simplefilter("always")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+            for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
+                if text.strip():
+                    log.debug("printed while importing: %s", text.strip())
