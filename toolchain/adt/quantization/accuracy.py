@@ -24,7 +24,7 @@ from adt.compiler.passes.weight_bits import unpacked
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import FLAT
 from adt.numerics import Array, Metrics, difference, joined, metrics
-from adt.quantization.quantizer import asked, is_quantized
+from adt.quantization.quantizer import is_quantized, onnxruntime_errors
 
 log = logging.getLogger("adt.quantize")
 
@@ -66,7 +66,7 @@ def outputs_on(model: onnx.ModelProto, samples: Samples) -> dict[str, Array]:
     every processor. Integer kernels of x86 without VNNI would saturate, and onnxruntime's folding of
     constants fails at some models of which one node is quantized.
     """
-    with asked("onnxruntime cannot run what its quantizer made", f"{KEEP}."):
+    with onnxruntime_errors("onnxruntime cannot run what its quantizer made", f"{KEEP}."):
         session = session_of(model, optimize=False)
         names = [output.name for output in session.get_outputs()]
         return joined([dict(zip(names, session.run(names, dict(each)), strict=True)) for each in samples])
@@ -218,7 +218,7 @@ def _run(
 ) -> dict[str, Array]:
     """Run *model* node by node: onnxruntime's folding of constants fails at some prepared models."""
     what = "onnxruntime cannot run the model as its quantizer takes it or makes it"
-    with asked(what, f"{KEEP}. Or give samples: --calibrate FILE.npz"):
+    with onnxruntime_errors(what, f"{KEEP}. Or give samples: --calibrate FILE.npz"):
         return run(model, dict(inputs), observed, optimize=False)
 
 

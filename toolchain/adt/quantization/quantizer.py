@@ -81,7 +81,7 @@ def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     path = directory / "prepared.onnx"
     what = "onnxruntime cannot prepare the model for quantizing"
     remedy = "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators."
-    with asked(what, remedy), disk_errors(f"writing {path}", path):
+    with onnxruntime_errors(what, remedy), disk_errors(f"writing {path}", path):
         model = _with_one_opset(model)
         if opset(model) < LEAST_OPSET:
             convert = upgraded if opset(model) < 11 else version_converter.convert_version
@@ -151,7 +151,7 @@ def calibrated(
     remedy = (
         "Check that they are what the model takes, such as indices in its tables. If infinities are right:"
     )
-    with asked(what, f"{remedy} --method minmax"), disk_errors(f"writing {path}", path):
+    with onnxruntime_errors(what, f"{remedy} --method minmax"), disk_errors(f"writing {path}", path):
         calibrator = create_calibrator(
             path,
             OPERATORS,
@@ -220,7 +220,7 @@ def is_quantized(model: onnx.ModelProto) -> bool:
 
 
 @contextlib.contextmanager
-def asked(what: str, remedy: str) -> Iterator[None]:
+def onnxruntime_errors(what: str, remedy: str) -> Iterator[None]:
     """Turn what onnx and onnxruntime raise within into a ModelError."""
     try:
         yield

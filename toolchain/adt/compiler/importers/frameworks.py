@@ -14,7 +14,7 @@ log = logging.getLogger("adt.import")
 
 
 @contextlib.contextmanager
-def asked(what: str, remedy: str) -> Iterator[None]:
+def framework_errors(what: str, remedy: str) -> Iterator[None]:
     """Call a framework quietly, and turn what it raises into a ModelError that says *what* failed."""
     try:
         with quiet():

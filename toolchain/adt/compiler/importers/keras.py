@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.compiler.importers.frameworks import asked, quiet
+from adt.compiler.importers.frameworks import framework_errors, quiet
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
@@ -60,7 +60,7 @@ def load_keras(path: Path) -> Any:
     need("keras", "reading a Keras model")
     keras = load("keras", "keras", "reading a Keras model")
     remedy = "Save it with model.save('model.keras') by Keras 3, without Lambda layers."
-    with asked(f"Keras cannot load {path}", remedy):
+    with framework_errors(f"Keras cannot load {path}", remedy):
         return keras.saving.load_model(str(path), compile=False, safe_mode=True)
 
 
@@ -90,7 +90,7 @@ def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> No
         keras.InputSpec(shape=fixed[name], dtype=tensor.dtype, name=name)
         for name, tensor in zip(_names(model.inputs), model.inputs, strict=True)
     ]
-    with asked(
+    with framework_errors(
         f"Keras cannot write {path.name} as ONNX", "Convert it to ONNX or TFLite where it was trained."
     ):
         model.export(str(out), format="onnx", verbose=False, input_signature=signature)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.compiler.importers.constants import lift_weights
-from adt.compiler.importers.frameworks import asked
+from adt.compiler.importers.frameworks import framework_errors
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import (
@@ -95,7 +95,7 @@ def _decomposed(program: Any) -> Any:
     table = torch.export.default_decompositions()
     table.update(torch._decomp.get_decompositions(wrong))
     remedy = "Export it with fixed shapes, or import its ONNX form (torch.onnx.export)."
-    with asked("torch cannot decompose the program", remedy):
+    with framework_errors("torch cannot decompose the program", remedy):
         return _promoted(program.run_decompositions(table))
 
 
@@ -157,7 +157,7 @@ def _static(program: Any, positional: tuple[Any, ...], named: dict[str, Any]) ->
     """Export *program* again, for the shapes of these arguments: torch decomposes no derived dimensions."""
     torch = load("torch", "torch", "reading a .pt2 file")
     remedy = "Give others with --shape, or export it with these inputs."
-    with asked("the program does not take such shapes", remedy):
+    with framework_errors("the program does not take such shapes", remedy):
         return torch.export.export(program.module(), positional, named)
 
 
@@ -195,7 +195,7 @@ def _to_relax(program: Any, name: str) -> Any:
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
     remedy = "Rewrite the model without what it names, or import its ONNX form (torch.onnx.export)."
-    with asked(f"TVM's PyTorch importer failed on {name}", remedy):
+    with framework_errors(f"TVM's PyTorch importer failed on {name}", remedy):
         return from_exported_program(
             program,
             keep_params_as_input=True,

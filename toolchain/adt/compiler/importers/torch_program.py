@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adt.compiler.importers.frameworks import asked, quiet
+from adt.compiler.importers.frameworks import framework_errors, quiet
 from adt.compiler.importers.shapes import distinct_names
 from adt.errors import AdtError, ModelError, last_line
 from adt.host.disk import scratch_directory
@@ -32,7 +32,7 @@ def load_program(path: Path) -> Any:
     torch = load("torch", "torch", "reading a .pt2 file")
     remedy = "Write it with torch.export.save(torch.export.export(model, inputs), 'model.pt2'),"
     remedy += f" with the torch that reads it here ({torch.__version__})."
-    with asked(f"{path} cannot be read as an exported PyTorch program", remedy):
+    with framework_errors(f"{path} cannot be read as an exported PyTorch program", remedy):
         return torch.export.load(str(path))
 
 

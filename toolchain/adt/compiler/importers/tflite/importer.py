@@ -13,7 +13,7 @@ from tvm.relax.frontend.tflite import from_tflite
 from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
 
 from adt.compiler.importers.constants import lift_weights
-from adt.compiler.importers.frameworks import asked
+from adt.compiler.importers.frameworks import framework_errors
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import OpRow, after_trial, op_rows, refusal
@@ -122,7 +122,7 @@ def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     ops: list[str] = []
     unsupported: dict[str, str] = {}
     # damaged, or tensors of types that the importer does not know
-    with asked(f"{path.name} cannot be read", "Export or download it again."):
+    with framework_errors(f"{path.name} cannot be read", "Export or download it again."):
         for index in range(subgraph.OperatorsLength()):
             operator = subgraph.Operators(index)
             try:
