@@ -11,6 +11,7 @@ from tvm import relax
 
 from adt.compiler.ir.flops import flops_of
 from adt.compiler.ir.nodes import extents
+from adt.compiler.ir.rewriter import input_count
 from adt.package.inspection.graph import (
     BUILTIN,
     EXTERN,
@@ -34,11 +35,10 @@ BOOKKEEPING = (
 def read_main(module: Any) -> Graph:
     """Read the graph of ``main`` of a lowered module, without branches and objects that are no tensors."""
     reader = _Reader(module)
-    main = module["main"]
-    first = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
-    for index, parameter in enumerate(main.params):
+    first = input_count(module)
+    for index, parameter in enumerate(module["main"].params):
         reader.declare(parameter, "input" if index < first else "param")
-    reader.body(main.body)
+    reader.body(module["main"].body)
     return reader.graph()
 
 

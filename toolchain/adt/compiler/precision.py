@@ -78,10 +78,9 @@ def convert_precision(
     converted = dataclasses.replace(imported, module=module, params=params)
     if samples is None:
         return converted, None
-    pair = accuracy.ReducedModel(settings.precision, imported.module, imported.params, module, params)
-    began = time.monotonic()
+    began, single = time.monotonic(), (imported.module, imported.params)
     try:
-        report = accuracy.measure(pair, imported.inputs, imported.outputs, samples)
+        report = accuracy.measure(settings.precision, single, (module, params), imported.outputs, samples)
     except Exception as error:  # whatever TVM raises; the package for the target may be right all the same
         log.warning("the accuracy of %s could not be measured here: %s", settings.precision, error)
         return converted, None

@@ -142,6 +142,12 @@ def returned_views(module: tvm.IRModule) -> tvm.IRModule:
     return module if any(param in read for param in main.params) else Rewriter(module).run()
 
 
+def input_count(module: tvm.IRModule) -> int:
+    """Return how many parameters of ``main`` are inputs; the others are weights."""
+    main = module["main"]
+    return int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
+
+
 def bindings_of(module: tvm.IRModule) -> list[relax.VarBinding]:
     """Return the bindings of ``main``, in order."""
     return [binding for block in module["main"].body.blocks for binding in block.bindings]

@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from adt.compiler.ir.rewriter import bindings_of, is_flat
+from adt.compiler.ir.rewriter import Rewriter, bindings_of, input_count, is_flat
 from adt.compiler.passes.precision.policy import LARGEST, dtype_of, operator_of
 from adt.compiler.targets.llvm import host_target
 from adt.errors import InputError
@@ -42,19 +42,11 @@ class Samples:
     description: str
     """Text for people."""
     inputs: tuple[Mapping[str, Array], ...]
-    """Arrays by input name, for each sample."""
+    """Arrays by input name, in order, for each sample."""
 
 
-@dataclass(frozen=True)
-class ReducedModel:
-    """A model in float32 and in reduced precision."""
-
-    precision: str
-    module: tvm.IRModule
-    """Module in float32."""
-    params: Mapping[str, tvm.runtime.Tensor]
-    reduced_module: Any
-    reduced_params: Mapping[str, Any]
+Model = tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]
+"""A module, and its parameters by name."""
 
 
 def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
@@ -83,17 +75,17 @@ def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
 
 
 def measure(
-    model: ReducedModel, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], samples: Samples
+    precision: str, single: Model, reduced: Model, outputs: Sequence[TensorSpec], samples: Samples
 ) -> Accuracy:
-    """Compare both modules' outputs on *samples*; look for overflows where one is far off."""
-    exact = [*zip(*_run(model.module, model.params, inputs, samples), strict=True)]
-    got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, samples), strict=True)]
-    rows = tuple(_compare(spec, list(a), list(b)) for spec, a, b in zip(outputs, got, exact, strict=True))
-    overflows: tuple[Overflow, ...] = ()
-    if any(far_off(row) for row in rows):
-        overflows = overflows_of(model.module, model.params, inputs, samples.inputs)
-    keep = tuple(operators_to_keep(model.reduced_module, overflows))
-    return Accuracy(model.precision, samples.description, len(samples.inputs), rows, overflows, keep)
+    """Compare outputs of the model *reduced* to *precision* with those of the *single* one on *samples*.
+
+    Overflows are looked for where one is far off. Samples have the inputs in the order of ``main``.
+    """
+    pairs = zip(outputs, _outputs(*reduced, samples), _outputs(*single, samples), strict=True)
+    rows = tuple(_compare(spec, got, exact) for spec, got, exact in pairs)
+    overflows = _overflows(*single, samples) if any(map(far_off, rows)) else ()
+    keep = tuple(_operators_to_keep(reduced[0], overflows))
+    return Accuracy(precision, samples.description, len(samples.inputs), rows, overflows, keep)
 
 
 def warn(report: Accuracy) -> None:
@@ -134,21 +126,17 @@ def warn(report: Accuracy) -> None:
         log.warning("no result passes 65504; measure on real inputs, too: --accuracy-inputs FILE.npz")
 
 
-def _run(
-    module: tvm.IRModule,
-    params: Mapping[str, tvm.runtime.Tensor],
-    inputs: Sequence[TensorSpec],
-    samples: Samples,
-) -> list[list[Array]]:
-    """Return the outputs of *module* for each sample."""
+def _outputs(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor], samples: Samples
+) -> list[tuple[Array, ...]]:
+    """Return each output of *module*, for all samples."""
     machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
     rows = []
     for sample in samples.inputs:
-        arrays = [tvm.runtime.tensor(sample[spec.name]) for spec in inputs]
-        results = machine["main"](*arrays, *params.values())
+        results = machine["main"](*map(tvm.runtime.tensor, sample.values()), *params.values())
         results = [results] if hasattr(results, "numpy") else list(results)
         rows.append([tensor.numpy() for tensor in results])
-    return rows
+    return [*zip(*rows, strict=True)]
 
 
 def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> OutputAccuracy:
@@ -189,29 +177,24 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else value
 
 
-def overflows_of(
-    module: tvm.IRModule,
-    params: Mapping[str, tvm.runtime.Tensor],
-    inputs: Sequence[TensorSpec],
-    samples: Sequence[Mapping[str, Array]],
+def _overflows(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor], samples: Samples
 ) -> tuple[Overflow, ...]:
     """Return the float32 values above 65504 on *samples*, in order; none of an entry with control flow."""
     if not is_flat(module):
         return ()
-    probed, names = _probed(module)
-    machine = relax.VirtualMachine(tvm.compile(probed, host_target()), tvm.cpu())
-    largest = dict.fromkeys(names, 0.0)
-    for sample in samples:
-        arrays = [tvm.runtime.tensor(sample[spec.name]) for spec in inputs]
-        for name, peak in zip(names, machine["main"](*arrays, *params.values()), strict=True):
-            seen = float(np.nan_to_num(peak.numpy(), nan=0.0, posinf=0.0))  # float32's own are another matter
-            largest[name] = max(largest[name], seen)
+    probe = _Probe(module)
+    peaks = _outputs(probe.run(), params, samples)
+    # float32's own infinities are another matter
+    largest = (float(np.nan_to_num(each, nan=0.0, posinf=0.0).max(initial=0.0)) for each in peaks)
     return tuple(
-        Overflow(name, names[name], float(f"{peak:.3g}")) for name, peak in largest.items() if peak > LARGEST
+        Overflow(name, operator, _rounded(peak))
+        for (name, operator), peak in zip(probe.operators, largest, strict=True)
+        if peak > LARGEST
     )
 
 
-def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
+def _operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     """Return the Relax variables that give or read *overflows* and compute in half precision in *reduced*."""
     bindings = bindings_of(reduced)
     names = {item.name for item in overflows}
@@ -221,35 +204,27 @@ def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
         op, name = operator_of(binding.value), str(binding.var.name_hint)
         if not op or binding.var in casts:
             continue
-        read = {casts.get(var, var) for var in relax.analysis.free_vars(binding.value)}
-        half = any(dtype_of(var) == "float16" for var in relax.analysis.free_vars(binding.value))
-        half = half or dtype_of(binding.var) == "float16"
-        if half and (name in names or any(str(var.name_hint) in names for var in read)):
+        variables = relax.analysis.free_vars(binding.value)
+        half = any(dtype_of(var) == "float16" for var in (binding.var, *variables))
+        if half and not names.isdisjoint([name, *(str(casts.get(var, var).name_hint) for var in variables)]):
             names_to_keep.append(name)
     return names_to_keep
 
 
-def _probed(module: tvm.IRModule) -> tuple[Any, dict[str, str]]:
-    """Return *module* with the greatest magnitude of each float32 value as outputs, and its operator."""
-    main = module["main"]
-    count = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
-    values = {str(var.name_hint): (var, "input") for var in list(main.params)[:count]}
-    bindings = bindings_of(module)
-    values |= {str(b.var.name_hint): (b.var, operator_of(b.value)) for b in bindings}
-    others = {gv: func for gv, func in module.functions.items() if gv.name_hint != "main"}
-    builder = relax.BlockBuilder(tvm.IRModule(others, module.attrs, global_infos=module.global_infos))
-    builder.begin_scope(list(main.params))
-    builder._begin_dataflow_block()
-    for binding in bindings:
-        builder.emit_normalized(binding)
-    names, peaks = {}, []
-    for name, (var, op) in values.items():
-        if op and dtype_of(var) == "float32" and var.struct_info.ndim > 0:
-            peaks.append(builder.emit(relax.op.max(relax.op.abs(var))))
-            names[name] = op
-    result = builder.emit_output(relax.Tuple(peaks))
-    body = builder.normalize(relax.SeqExpr([builder._end_block()], result))
-    builder.end_scope()
-    function = relax.Function(list(main.params), body, result.struct_info, main.is_pure, main.attrs)
-    builder.add_func(function, "main")
-    return builder.get(), names
+class _Probe(Rewriter):
+    """A copy of ``main`` that returns the greatest magnitude of each float32 value."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.operators: list[tuple[str, str]] = []
+        """Name of each of these, and its operator, or ``input``."""
+
+    def result(self) -> relax.Expr:
+        values = dict.fromkeys(list(self.module["main"].params)[: input_count(self.module)], "input")
+        values |= {binding.var: operator_of(binding.value) for binding in bindings_of(self.module)}
+        peaks = []
+        for variable, name in values.items():
+            if name and dtype_of(variable) == "float32" and variable.struct_info.ndim > 0:
+                peaks.append(self.builder.emit(relax.op.max(relax.op.abs(self.value_of(variable)))))
+                self.operators.append((str(variable.name_hint), name))
+        return relax.Tuple(peaks)

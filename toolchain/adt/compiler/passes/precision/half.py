@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from abc import ABC, abstractmethod
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,92 +51,40 @@ weights, in which a few elements may become 0."""
 KEEPS_VALUE = 0.01  # relative change of a constant that still counts as the same value
 
 
-class _Float(ABC):
+@dataclass
+class _Float:
     """A float32 tensor of the original function: the expressions that hold it now, by type."""
 
-    flexible = True
-    wide = False  # made in float32 and not stored yet, although its kind is half
-    kind = ""  # the type that readers who follow see
-
-    def __init__(self, **versions: relax.Expr) -> None:
-        self.versions = versions
+    make: Callable[[str], relax.Expr]
+    """Makes the expression that holds it in a type, for the first time."""
+    fits_half: Callable[[], bool] = lambda: True
+    """True if it keeps its value in half precision."""
+    kind: str = ""
+    """Type that readers who follow see; empty: it is flexible."""
+    wide: bool = False
+    """It was made in float32 and is not stored yet, although its kind is half."""
+    versions: dict[str, relax.Expr] = field(default_factory=dict)
 
     def get(self, dtype: str) -> relax.Expr:
         """Return the expression that holds it in *dtype*."""
         if dtype not in self.versions:
-            self.versions[dtype] = self._version(dtype)
+            self.versions[dtype] = self.make(dtype)
         return self.versions[dtype]
 
-    @abstractmethod
-    def _version(self, dtype: str) -> relax.Expr:
-        """Make what holds it in *dtype*, for the first time."""
 
-    @abstractmethod
-    def fits_half(self) -> bool:
-        """Return True if it keeps its value in half precision."""
+def _constant(constant: relax.Constant) -> _Float:
+    data = constant.data.numpy()
+    return _Float(lambda _: relax.const(_narrow(data)), lambda: _fits(data), versions={SINGLE: constant})
 
 
-class _Tensor(_Float):
-    """Result of an operator, or an input."""
+def _weight(var: relax.Var, data: tvm.runtime.Tensor) -> _Float:
+    """Return the value of a float32 parameter; each type that is asked for becomes a parameter."""
 
-    flexible = False
+    def parameter(dtype: str) -> relax.Var:
+        info = relax.TensorStructInfo(var.struct_info.shape, dtype)
+        return relax.Var(var.name_hint, info) if dtype == HALF else var
 
-    def __init__(
-        self, emit: Callable[[relax.Expr, str], relax.Var], var: relax.Var, kind: str, *, wide: bool = False
-    ) -> None:
-        super().__init__(**{SINGLE if wide else kind: var})
-        self.kind, self.wide, self._emit = kind, wide, emit
-
-    def _version(self, dtype: str) -> relax.Expr:
-        var = next(iter(self.versions.values()))
-        # named after it: variables keep the names that they have in the imported module
-        return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
-
-    def fits_half(self) -> bool:
-        return True
-
-
-class _Constant(_Float):
-    """A float32 constant in the code."""
-
-    def __init__(self, constant: relax.Constant) -> None:
-        super().__init__(**{SINGLE: constant})
-
-    def _version(self, dtype: str) -> relax.Expr:
-        return relax.const(_narrow(self.versions[SINGLE].data.numpy()))
-
-    def fits_half(self) -> bool:
-        return _fits(self.versions[SINGLE].data.numpy())
-
-
-class _Weight(_Float):
-    """A float32 parameter; each type that is asked for becomes a parameter of the new function."""
-
-    def __init__(self, var: relax.Var, data: Any) -> None:
-        super().__init__()
-        self.var, self.data = var, data
-
-    def _version(self, dtype: str) -> relax.Expr:
-        if dtype != HALF:
-            return self.var
-        return relax.Var(self.var.name_hint, relax.TensorStructInfo(self.var.struct_info.shape, dtype))
-
-    def fits_half(self) -> bool:
-        return _fits(self.data.numpy())
-
-
-class _Moved(_Float):
-    """Result of an operator that only moves values, of flexible arguments; emitted when it is read."""
-
-    def __init__(self, make: Callable[[str], relax.Expr], sources: Sequence[_Float]) -> None:
-        super().__init__()
-        self._make, self._sources = make, sources
-
-    def _version(self, dtype: str) -> relax.Expr:
-        return self._make(dtype)
-
-    def fits_half(self) -> bool:
-        return all(source.fits_half() for source in self._sources)
+    return _Float(parameter, lambda: _fits(data.numpy()))
 
 
 @dataclass(frozen=True)
@@ -201,15 +149,11 @@ class _Rewriter:
         self.ahead = _ahead_of_products(self.module)
         self.spectra = _ahead_of_spectra(self.module)
         inputs = list(main.params)[: len(main.params) - len(self.params)]
-        weights: dict[str, _Weight | None] = {}
+        weights = dict(zip(list(main.params)[len(inputs) :], self.params.items(), strict=True))
         for var in inputs:
-            single = dtype_of(var) == SINGLE
-            self.values[var] = _Tensor(self._emit, var, SINGLE) if single else _Fixed(var)
-        fixed = dict(zip(list(main.params)[len(inputs) :], self.params.items(), strict=True))
-        for var, (name, data) in fixed.items():
-            weight = _Weight(var, data) if dtype_of(var) == SINGLE else None
-            weights[name] = weight
-            self.values[var] = weight or _Fixed(var)
+            self.values[var] = self._tensor(var) if dtype_of(var) == SINGLE else _Fixed(var)
+        for var, (_, data) in weights.items():
+            self.values[var] = _weight(var, data) if dtype_of(var) == SINGLE else _Fixed(var)
         # The parameters are known when the body is: the function's frame is made by hand.
         self.builder.begin_scope(list(main.params))
         dataflow = is_flat(self.module)
@@ -224,36 +168,27 @@ class _Rewriter:
         blocks = [self.builder._end_block()]
         body = self.builder.normalize(relax.SeqExpr(blocks, returned))
         self.builder.end_scope()
-        signature, data_by_name = self._signature(inputs, fixed, weights)
+        signature, data_by_name = self._signature(inputs, weights)
         function = relax.Function(signature, body, main.ret_struct_info, main.is_pure, main.attrs)
-        gvar = self.builder.add_func(function, "main")
-        assert gvar.name_hint == "main"
+        self.builder.add_func(function, "main")
         result = self.builder.get()
         if not dataflow:
             result = relax.transform.ConvertToDataflow()(result)
         return relax.transform.DeadCodeElimination(["main"])(result), data_by_name
 
     def _signature(
-        self,
-        inputs: Sequence[relax.Var],
-        fixed: Mapping[relax.Var, tuple[str, Any]],
-        weights: Mapping[str, _Weight | None],
+        self, inputs: Sequence[relax.Var], weights: Mapping[relax.Var, tuple[str, Any]]
     ) -> tuple[list[relax.Var], dict[str, tvm.runtime.Tensor]]:
         """Return the new function's parameters, and the data behind its weights, less what nobody reads."""
         variables, data = list(inputs), dict[str, tvm.runtime.Tensor]()
-        for var, (name, tensor) in fixed.items():
-            weight = weights[name]
-            if weight is None:
-                variables.append(var)
-                data[name] = tensor
-                continue
-            for dtype, version in sorted(weight.versions.items(), reverse=True):  # float32 first
-                key = name if dtype == SINGLE or len(weight.versions) == 1 else f"{name}.{HALF}"
+        for var, (name, tensor) in weights.items():
+            value = self.values[var]
+            versions = value.versions if isinstance(value, _Float) else {SINGLE: var}
+            for dtype, version in sorted(versions.items(), reverse=True):  # float32 first
+                key = name if dtype == SINGLE or len(versions) == 1 else f"{name}.{HALF}"
                 variables.append(version)
                 data[key] = tensor if dtype == SINGLE else tvm.runtime.tensor(_narrow(tensor.numpy()))
         return variables, data
-
-    # Reading
 
     def _value(self, expr: relax.Expr) -> _Value:
         if isinstance(expr, relax.Var):
@@ -261,7 +196,7 @@ class _Rewriter:
         if isinstance(expr, relax.Tuple):
             return _Group(tuple(self._value(item) for item in expr.fields))
         if isinstance(expr, relax.Constant) and str(expr.data.dtype) == SINGLE:
-            return _Constant(expr)
+            return _constant(expr)
         return _Fixed(expr)
 
     def _as(self, value: _Value, dtype: str = SINGLE) -> relax.Expr:
@@ -272,7 +207,14 @@ class _Rewriter:
             return relax.Tuple([self._as(item, dtype) for item in value.fields])
         return value.get(dtype)
 
-    # Writing
+    def _tensor(self, var: relax.Var, kind: str = SINGLE, *, wide: bool = False) -> _Float:
+        """Return the value of the result of an operator, or of an input, which readers see as *kind*."""
+
+        def cast(dtype: str) -> relax.Expr:
+            # named after it: variables keep the names that they have in the imported module
+            return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
+
+        return _Float(cast, kind=kind, wide=wide, versions={SINGLE if wide else kind: var})
 
     def _emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
         return self.builder.emit(expr, name)
@@ -306,17 +248,20 @@ class _Rewriter:
             return _Group(tuple(self._split(item, kind, wide=wide) for item in items))
         if not isinstance(info, relax.TensorStructInfo) or info.dtype != (SINGLE if wide else kind):
             return _Fixed(var)
-        return _Tensor(self._emit, var, kind, wide=wide)
+        return self._tensor(var, kind, wide=wide)
 
     def _call(self, var: relax.Var, call: relax.Call) -> _Value:
         op, name = operator_of(call), str(var.name_hint)
         args = [self._value(arg) for arg in call.args]
         floats = [leaf for arg in args for leaf in _floats(arg)]
-        firm = [leaf for leaf in floats if not leaf.flexible]
+        firm = [leaf for leaf in floats if leaf.kind]
         if op == "astype" and floats and str(call.attrs.dtype) == SINGLE:
             return args[0]
         if floats and not firm and op in LAYOUT:
-            return _Moved(lambda dtype: self._emit(self._again(call, args, dtype), name), floats)
+            return _Float(
+                lambda dtype: self._emit(self._again(call, args, dtype), name),
+                lambda: all(leaf.fits_half() for leaf in floats),
+            )
         if not floats or not _is_float(var):
             return self._split(self._emit(self._again(call, args, SINGLE), name))
         allowed = self.policy.half(op, name) and not _is_square(op, call) and var not in self.spectra
@@ -353,8 +298,8 @@ class _Rewriter:
         With several readers it is stored at once: one tensor in memory, not two.
         """
         value = self._split(result, HALF, wide=True)
-        if isinstance(value, _Tensor) and len(self.readers[var]) > 1:
-            return _Tensor(self._emit, value.get(HALF), HALF)
+        if isinstance(value, _Float) and len(self.readers[var]) > 1:
+            return self._tensor(value.get(HALF), HALF)
         return value
 
     def _again(self, call: relax.Call, args: Sequence[_Value], dtype: str) -> relax.Expr:
@@ -399,10 +344,7 @@ def _is_square(op: str, call: relax.Call) -> bool:
 
 def _operator(op: str) -> Any:
     """Return the Python function that makes a call of *op*."""
-    function: relax.Function = relax.op
-    for part in op.split("."):
-        function = getattr(function, part)
-    return function
+    return operator.attrgetter(op)(relax.op)
 
 
 def _ahead_of_products(module: tvm.IRModule) -> set[relax.Var]:
@@ -438,9 +380,8 @@ def _narrow(data: Any) -> Any:
 def _fits(data: Any) -> bool:
     """Return True if *data* keeps its values in half precision; infinities and NaN do."""
     sizes = np.abs(data[np.isfinite(data)])
-    if sizes.size and float(sizes.max()) > LARGEST:
+    if sizes.max(initial=0) > LARGEST:
         return False
     if data.size > FEW:
         return True
-    changed: Any = np.abs(_narrow(sizes).astype(np.float32) - sizes)
-    return bool(np.all(changed <= KEEPS_VALUE * sizes))
+    return bool(np.all(np.abs(_narrow(sizes).astype(np.float32) - sizes) <= KEEPS_VALUE * sizes))

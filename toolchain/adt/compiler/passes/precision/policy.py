@@ -26,8 +26,6 @@ from adt.options.option import did_you_mean
 
 log = logging.getLogger("adt.compile")
 
-PRECISIONS = ("float32", "float16", "float16_acc32")
-
 LARGEST = 65504.0  # the largest finite number of half precision
 
 PRODUCTS = frozenset((
@@ -121,7 +119,8 @@ def policy(
     bindings = set[str]()
     names = map(str, Op.list_op_names())
     operators = sorted(name.removeprefix("relax.") for name in names if name.startswith("relax."))
-    variables = _variables(module)
+    bound = bindings_of(module)
+    variables = {str(each.var.name_hint): name for each in bound if (name := operator_of(each.value))}
     for text in keep:
         freed = text.startswith("-")
         name = text.removeprefix("-").removeprefix("relax.")
@@ -138,10 +137,10 @@ def policy(
             wrong = "is not kept by default" if freed else "is no operator of Relax"
             raise ConfigError(
                 f"--keep-float32 {text}: {name!r} {wrong}.{did_you_mean(name, known)}",
-                remedy=f"Kept by default: {', '.join(sorted(KEPT))}."
+                remedy=f"Kept by default: {', '.join(known)}."
                 if freed
                 else "Name operators as Relax does (nn.softmax, exp, add) or a variable of the imported "
-                "module (lv12). This model's operators: " + ", ".join(sorted(set(variables.values()))) + ".",
+                f"module (lv12). This model's operators: {', '.join(sorted(set(variables.values())))}.",
             )
     accumulate = "float32" if precision == "float16_acc32" else "float16"
     return Policy(accumulate, frozenset(kept), frozenset(bindings))
@@ -160,15 +159,6 @@ def _able(names: Sequence[str]) -> set[str]:
     return set(found.values())
 
 
-def _variables(module: tvm.IRModule) -> dict[str, str]:
-    """Map each variable of *module*'s entry that an operator gives to the operator."""
-    return {
-        str(binding.var.name_hint): operator_of(binding.value)
-        for binding in bindings_of(module)
-        if operator_of(binding.value)
-    }
-
-
 def multiplications(module: tvm.IRModule) -> int:
     """Return the multiplications in convolutions and products of *module*, as far as shapes are fixed."""
     total = 0
@@ -177,13 +167,10 @@ def multiplications(module: tvm.IRModule) -> int:
         if (op := operator_of(call)) not in PRODUCTS:
             continue
         output, weight = static_shape(binding.var), static_shape(call.args[1])
-        if not output or not weight or len(weight) < 2:
-            continue
-        if op == "matmul":
-            each = weight[-2]
-        else:
-            each = math.prod(weight) // weight[str(call.attrs.kernel_layout).index("O")]
-        total += math.prod(output) * each
+        if output and weight and len(weight) > 1:
+            layout = "" if op == "matmul" else str(call.attrs.kernel_layout)
+            terms = math.prod(weight) // weight[layout.index("O")] if layout else weight[-2]
+            total += math.prod(output) * terms
     return total
 
 

@@ -39,11 +39,9 @@ class _SinglePrecision(Rewriter):
     def __init__(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> None:
         super().__init__(module)
         variables = list(module["main"].params)
-        self.inputs, weights = (
-            variables[: len(variables) - len(params)],
-            variables[len(variables) - len(params) :],
-        )
+        weights = variables[len(variables) - len(params) :]
         self.values |= {w: relax.Var(w.name_hint, _single(w.struct_info)) for w in weights}
+        self.weights = frozenset(weights)
 
     def value_of(self, variable: relax.Var) -> relax.Expr:
         if variable not in self.values and dtype_of(variable) == HALF:  # an input, when it is first read
@@ -71,7 +69,7 @@ class _SinglePrecision(Rewriter):
             super().bind(binding)
 
     def params(self) -> list[relax.Var]:
-        return [param if param in self.inputs else self.values[param] for param in super().params()]
+        return [self.values[param] if param in self.weights else param for param in super().params()]
 
     def result(self) -> Any:
         body = self.module["main"].body.body
@@ -93,11 +91,8 @@ def _single(info: relax.StructInfo) -> relax.StructInfo:
     """Return a tensor's type, float32 where it was float16."""
     if getattr(info, "dtype", "") != HALF:
         return info
-    return (
-        relax.TensorStructInfo(info.shape, SINGLE)
-        if info.shape
-        else relax.TensorStructInfo(dtype=SINGLE, ndim=info.ndim)
-    )
+    extents = {"shape": info.shape} if info.shape else {"ndim": info.ndim}
+    return relax.TensorStructInfo(dtype=SINGLE, **extents)
 
 
 def _widened(tensor: Any) -> Any:
