@@ -24,7 +24,7 @@ from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 from adt.package.reports import OffloadReport
 
-CLML = Clml([], "openclml", frozenset(), weights_inside=True)
+CLML = Clml([], "openclml", weights_inside=True)
 
 
 @pytest.mark.parametrize(

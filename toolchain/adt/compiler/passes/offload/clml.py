@@ -66,10 +66,10 @@ class Clml(Rules):
         return next(filter(None, reasons), "")
 
 
-def rules(**_options: bool) -> Clml:
-    """Return the rules of the installed TVM."""
+def rules(*, foreign: frozenset[str], **_options: bool) -> Clml:
+    """Return the rules of the installed TVM, whose code generator reads some attributes from memory."""
     read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})
-    return Clml(clml_pattern_table(), "openclml", read, weights_inside=True)
+    return Clml(clml_pattern_table(), "openclml", weights_inside=True, misread=read & foreign)
 
 
 def _types(call: relax.Call) -> str:

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.passes.offload.json_graph import Layer, register
+from adt.compiler.passes.offload.json_graph import Layer, register, write_layer
 from adt.compiler.passes.offload.rules import Rules, mixed_types, shape_of
 
 MATMUL = "relax.matmul"
@@ -36,11 +36,11 @@ class Cublas(Rules):
         return ""
 
 
-def rules(*, tf32: bool, **_options: bool) -> Cublas:
+def rules(*, tf32: bool, **_options: Any) -> Cublas:
     """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
-    register("cublas", partial(_layer, tf32=tf32))
+    register("cublas", partial(write_layer, layer_of=partial(_layer, tf32=tf32)))
     patterns: list[Any] = [("cublas.matmul", is_op(MATMUL)(wildcard(), wildcard()), {}, None)]
-    return Cublas(patterns, "cublas", frozenset(), weights_inside=False, apart=True)
+    return Cublas(patterns, "cublas", apart=True)
 
 
 def _batches(shape: Sequence[int]) -> int:

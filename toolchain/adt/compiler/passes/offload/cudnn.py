@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.passes.offload.json_graph import Layer, register
+from adt.compiler.passes.offload.json_graph import Layer, register, write_layer
 from adt.compiler.passes.offload.rules import (
     CONV2D,
     Constraints,
@@ -39,27 +39,23 @@ class Cudnn(Rules):
         return types or unmet(core, _CONVOLUTION) or _sums(core, sums, with_bias="bias" in name)
 
 
-def rules(*, tf32: bool, **_options: bool) -> Cudnn:
+def rules(*, tf32: bool, **_options: Any) -> Cudnn:
     """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
-    register("cudnn", partial(_layer, tf32=tf32))
-    return Cudnn(_patterns(), "cudnn", frozenset(), weights_inside=False, apart=True)
+    register("cudnn", partial(write_layer, layer_of=partial(_layer, tf32=tf32)))
+    return Cudnn(_patterns(), "cudnn", apart=True)
 
 
 def _patterns() -> list[Any]:
     """List the patterns, longer ones first: TVM takes the first that matches."""
-
-    def biased() -> Any:
-        return is_op(ADD)(is_op(CONV2D)(wildcard(), wildcard()), is_const())
-
-    def sums() -> list[Any]:
-        return [is_op(ADD)(biased(), wildcard()), is_op(ADD)(wildcard(), biased())]
-
+    plain = is_op(CONV2D)(wildcard(), wildcard())
+    biased = is_op(ADD)(plain, is_const())
+    sums = [is_op(ADD)(biased, wildcard()), is_op(ADD)(wildcard(), biased)]
     patterns = [
-        *(("cudnn.conv2d_bias_add_relu", is_op(RELU)(total)) for total in sums()),
-        *(("cudnn.conv2d_bias_add", total) for total in sums()),
-        ("cudnn.conv2d_bias_relu", is_op(RELU)(biased())),
-        ("cudnn.conv2d_bias", biased()),
-        ("cudnn.conv2d", is_op(CONV2D)(wildcard(), wildcard())),
+        *(("cudnn.conv2d_bias_add_relu", is_op(RELU)(total)) for total in sums),
+        *(("cudnn.conv2d_bias_add", total) for total in sums),
+        ("cudnn.conv2d_bias_relu", is_op(RELU)(biased)),
+        ("cudnn.conv2d_bias", biased),
+        ("cudnn.conv2d", plain),
     ]
     return [(name, pattern, {}, None) for name, pattern in patterns]
 
@@ -82,9 +78,8 @@ def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
         bias, *sums = sums
         if shape_of(bias.args[1]) != [1, shape[1], 1, 1]:
             return "cuDNN's bias has one value for each channel"
-    for call in sums:
-        if [shape_of(argument) for argument in call.args] != [shape, shape] or repeated(call):
-            return "cuDNN adds another tensor of the result's shape"
+    if any([*map(shape_of, call.args)] != [shape, shape] or repeated(call) for call in sums):
+        return "cuDNN adds another tensor of the result's shape"
     return ""
 
 

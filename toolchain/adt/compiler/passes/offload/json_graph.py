@@ -51,21 +51,27 @@ def graph_text(nodes: Sequence[Mapping[str, Any]], arguments: Sequence[int], hea
     )
 
 
-def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
-    """Let TVM hand functions over to *library*; *layer_of* describes the bindings of one match."""
+Write = Callable[[relax.Function, Mapping[relax.Constant, str]], tuple[str, list[str]]]
+"""Writer of a function's graph as JSON, and of the constants in it, all of which have names."""
 
-    def generate(functions: Sequence[Any], _options: Any, _names: Any) -> list[Any]:
+
+def register(library: str, write: Write) -> None:
+    """Let TVM hand functions over to *library*, as *write* gives them."""
+
+    def generate(functions: Sequence[Any], _options: Any, names: Any) -> list[Any]:
         create = tvm.get_global_func("adt.JsonModuleCreate")
         return [
-            create(f"{library}_json", str(function.attrs["global_symbol"]), _text(function, layer_of), [])
+            create(f"{library}_json", str(function.attrs["global_symbol"]), *write(function, names))
             for function in functions
         ]
 
     tvm.register_global_func(f"relax.ext.{library}", generate, override=True)
 
 
-def _text(function: relax.Function, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
-    """Write the graph of *function*, which calls one match, as JSON."""
+def write_layer(
+    function: relax.Function, _names: Any, layer_of: Callable[[Sequence[Any]], Layer]
+) -> tuple[str, list[str]]:
+    """Write the graph of *function*, which calls one match; *layer_of* describes the match's bindings."""
     (match,) = (node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs)
     (call,) = (node for node in relax_nodes(function.body, relax.Call) if isinstance(node.op, relax.Var))
     layer = layer_of([binding for block in match.body.blocks for binding in block.bindings])
@@ -75,4 +81,4 @@ def _text(function: relax.Function, layer_of: Callable[[Sequence[Any]], Layer]) 
     nodes = [node("input", str(each.name_hint), each.struct_info) for each in function.params]
     kernel = node("kernel", str(match.attrs[COMPOSITE]), match.ret_struct_info, **layer.attributes)
     feed(kernel, [numbers[passed[operand]] for operand in layer.operands])
-    return graph_text([*nodes, kernel], list(range(len(nodes))), [len(nodes)])
+    return graph_text([*nodes, kernel], list(range(len(nodes))), [len(nodes)]), []

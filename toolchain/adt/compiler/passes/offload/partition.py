@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -77,16 +77,6 @@ class OffloadedModel:
             numbers[subgraph.library] += 1
 
 
-@dataclass(frozen=True)
-class Taker:
-    """A library that operators are handed to."""
-
-    name: str
-    rules: Rules
-    foreign: frozenset[str] = frozenset()
-    """Types of operators' attributes that its code generator would misread."""
-
-
 def check_combination(text: str, device: str, *, tf32: bool = False) -> None:
     """Refuse an offload that cannot run on *device*: ``cpu``, ``opencl`` or ``cuda``.
 
@@ -122,60 +112,38 @@ def offload_module(
     Args:
         text: the libraries, as ``--offload`` names them: the first takes what it can first.
         tvm: where the source of their code generators comes from, which are built if they were not before.
-        half: code is for an Arm CPU that computes in half precision.
-        tf32: NVIDIA's libraries may round float32 to TF32.
+        half, tf32: as in :func:`rules_of`.
         apart: each match of a pattern is a subgraph of its own.
     """
     _check_form(module)
-    takers = []
+    takers = {}
     for library in parse_libraries(text):
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
-        rules = rules_of(library, half=half, tf32=tf32)
-        takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
+        takers[library.name] = rules_of(library, half=half, tf32=tf32, foreign=loaded.foreign)
     # TVM's FoldConstant stumbles over tensors that hold a known shape, unless they are constants.
     module = relax.transform.DeadCodeElimination(["main"])(fold_shape_values(module))
-    return partition(module, params, takers, apart=apart)
-
-
-def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rules:
-    """Return the rules of *library*; *half* is for Arm CPUs that compute in it, *tf32* for NVIDIA."""
-    module = import_module(f"adt.compiler.passes.offload.{library.name}")
-    rules: Rules = module.rules(half=half, tf32=tf32)
-    return rules
-
-
-def partition(
-    module: tvm.IRModule,
-    params: Mapping[str, tvm.runtime.Tensor],
-    takers: Sequence[Taker],
-    *,
-    apart: bool = False,
-) -> OffloadedModel:
-    """Hand over what *takers* take, the first of them first; their code generators are loaded."""
-    for taker in takers:
-        module = taker.rules.prepare(module, params)
+    for rules in takers.values():
+        module = rules.prepare(module, params)
     operators = _count(module["main"])
     total = operators.total()
     objections: dict[str, dict[str, None]] = {}
-    apart = apart or any(taker.rules.apart for taker in takers)
+    apart = apart or any(rules.apart for rules in takers.values())
     ops = {}
-    for taker in takers:
-        patterns = [_guarded(pattern, taker, objections) for pattern in taker.rules.patterns]
+    for name, rules in takers.items():
+        patterns = [_guarded(pattern, rules, objections) for pattern in rules.patterns]
         module = transform.FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=apart)(module)
         left = _count(module["main"])  # the rest is in functions of their own by now
-        ops[taker.name] = operators.total() - left.total()
+        ops[name] = operators.total() - left.total()
         operators = left
     if not apart:
         module = transform.MergeCompositeFunctions()(module)
-    inside = {taker.rules.codegen for taker in takers if taker.rules.weights_inside}
-    names = {taker.rules.codegen: taker.name for taker in takers}
+    inside = {rules.codegen for rules in takers.values() if rules.weights_inside}
+    names = {rules.codegen: name for name, rules in takers.items()}
     module = transform.RunCodegen()(bind_weights(module, names, inside))
-    attributes = dict(module.attrs.items()) if module.attrs else {}
     subgraphs = []
-    for external in attributes.get("external_mods", []):
+    for external in (module.attrs or {}).get("external_mods", []):
         symbol = str(external["get_symbol"]())
-        library = symbol.partition("_")[0]
-        subgraphs.append(Subgraph(library, symbol, str(external.inspect_source("json"))))
+        subgraphs.append(Subgraph(symbol.partition("_")[0], symbol, str(external.inspect_source("json"))))
     remaining, params = detach_weights(module, params)
     counts = Counter(subgraph.library for subgraph in subgraphs)
     report = OffloadReport(
@@ -197,17 +165,32 @@ def partition(
     return OffloadedModel(remaining, params, report, tuple(subgraphs))
 
 
+def rules_of(
+    library: Library, *, half: bool = False, tf32: bool = False, foreign: frozenset[str] = frozenset()
+) -> Rules:
+    """Return the rules of *library*.
+
+    Args:
+        half: code is for an Arm CPU that computes in half precision.
+        tf32: NVIDIA's libraries may round float32 to TF32.
+        foreign: types of operators' attributes that the library's code generator has another notion of.
+    """
+    module = import_module(f"adt.compiler.passes.offload.{library.name}")
+    rules: Rules = module.rules(half=half, tf32=tf32, foreign=foreign)
+    return rules
+
+
 def _guarded(
-    pattern: tuple[Any, ...], taker: Taker, objections: dict[str, dict[str, None]]
+    pattern: tuple[Any, ...], rules: Rules, objections: dict[str, dict[str, None]]
 ) -> tuple[Any, ...]:
-    """Let *pattern* match only what *taker* computes rightly; the reasons go into *objections*."""
+    """Let *pattern* match only what its library computes rightly; the reasons go into *objections*."""
     name, what, annotations, check = pattern
 
     def is_taken(context: relax.transform.PatternCheckContext) -> bool:
         if has_leaking_intermediate_variables(context):
             return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
         calls = _in_order(context.matched_bindings)
-        if reason := _misread(calls, taker.foreign) or taker.rules.objection(name, calls):
+        if reason := _misread(calls, rules.misread) or rules.objection(name, calls):
             log.debug("not handed over: %s: %s", name, reason)
             objections.setdefault(_core(calls), {})[reason] = None
             return False
@@ -254,11 +237,11 @@ def _core(calls: list[relax.Call]) -> str:
     return next((name for name in names if "conv" in name), names[-1] if names else "")
 
 
-def _misread(calls: list[relax.Call], foreign: frozenset[str]) -> str:
-    for call in calls:
-        if call.attrs is not None and type(call.attrs).__tvm_ffi_type_info__.type_key in foreign:
-            return "the code generator of TVM's source tree does not fit the installed TVM here"
-    return ""
+def _misread(calls: list[relax.Call], types: frozenset[str]) -> str:
+    attributes = (type(call.attrs) for call in calls if call.attrs is not None)
+    if types.isdisjoint(kind.__tvm_ffi_type_info__.type_key for kind in attributes):
+        return ""
+    return "the code generator of TVM's source tree does not fit the installed TVM here"
 
 
 def _count(function: relax.Function) -> Counter[str]:

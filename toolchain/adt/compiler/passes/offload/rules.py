@@ -25,12 +25,12 @@ class Rules(ABC):
     """TVM's: ``(name, pattern, annotations, check)``."""
     codegen: str
     """Prefix of the patterns' names, before a dot: TVM's name of the code generator."""
-    reads: frozenset[str]
-    """Types of operators' attributes that the code generator reads from memory, not by reflection."""
-    weights_inside: bool
+    weights_inside: bool = False
     """Weights go into the subgraphs; else they stay parameters of the model."""
     apart: bool = False
     """Each match of a pattern is a subgraph of its own."""
+    misread: frozenset[str] = frozenset()
+    """Types of operators' attributes that the code generator would misread."""
 
     def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
         """Bind the weights of *module* and fold batch norms, as the patterns want it."""

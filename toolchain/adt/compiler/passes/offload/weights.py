@@ -101,6 +101,7 @@ def detach_weights(
     """
     names = {_handle(tensor): name for name, tensor in params.items()}
     taken = {*params, *(str(parameter.name_hint) for parameter in module["main"].params)}
+    numbers = itertools.count()
     variables: dict[str, Any] = {}
     params_left = {str(variable.name_hint): value for variable, value in weights_of(module, params).items()}
 
@@ -110,7 +111,7 @@ def detach_weights(
             old_name = names.get(_handle(constant.data))
             if old_name is None and constant.data.numpy().size < LARGE:
                 return constant
-            name = old_name or _new_name(taken)
+            name = old_name or next(name for name in map("folded_{}".format, numbers) if name not in taken)
             names[_handle(constant.data)] = name
             if name not in variables:
                 variables[name] = relax.Var(name, constant.struct_info)
@@ -167,17 +168,9 @@ def _inside(function: relax.Function) -> relax.Function:
                 bindings.append(relax.VarBinding(binding.var, relax.Call(callee, _variables(value.args))))
             else:
                 bindings.append(binding)
-        dataflow = isinstance(block, relax.DataflowBlock)
-        blocks.append((relax.DataflowBlock if dataflow else relax.BindingBlock)(bindings))
+        blocks.append(type(block)(bindings))
     body = relax.SeqExpr(blocks, function.body.body)
     return relax.Function(function.params, body, function.ret_struct_info, function.is_pure, function.attrs)
-
-
-def _new_name(taken: set[str]) -> str:
-    """Add a parameter's name that is none of *taken* to them, and return it."""
-    number = next(number for number in itertools.count() if f"folded_{number}" not in taken)
-    taken.add(f"folded_{number}")
-    return f"folded_{number}"
 
 
 def _handle(tensor: tvm.runtime.Tensor) -> int:

@@ -21,6 +21,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes
 from adt.compiler.ir.rewriter import bindings_of
+from adt.compiler.passes.offload.json_graph import register
 from adt.compiler.passes.offload.rules import (
     CONV2D,
     Constraints,
@@ -35,7 +36,7 @@ from adt.compiler.passes.offload.rules import (
     unmet,
 )
 from adt.compiler.passes.offload.weights import fold_weights, weights_of
-from adt.compiler.passes.offload.xnnpack_graph import generate
+from adt.compiler.passes.offload.xnnpack_graph import CORES, write_graph
 
 DENSE, ADD = "relax.matmul", "relax.add"
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
@@ -78,10 +79,10 @@ class Xnnpack(Rules):
         )
 
 
-def rules(*, half: bool, **_options: bool) -> Xnnpack:
+def rules(*, half: bool, **_options: Any) -> Xnnpack:
     """Return the rules; TVM has the code generator from then on."""
-    tvm.register_global_func("relax.ext.xnnpack", generate, override=True)
-    return Xnnpack(_patterns(), "xnnpack", frozenset(), weights_inside=True, half=half)
+    register("xnnpack", write_graph)
+    return Xnnpack(_patterns(), "xnnpack", weights_inside=True, half=half)
 
 
 def _patterns() -> list[Any]:
@@ -101,38 +102,25 @@ def _patterns() -> list[Any]:
     def quantized(value: relax.dpl.DFPattern) -> relax.dpl.DFPattern:
         return is_op(QUANTIZE)(value, is_const(), is_const())
 
-    layers = {"xnnpack.conv2d": CONV2D, "xnnpack.dense": DENSE}
-    others = {
-        "xnnpack.max_pool2d": "relax.nn.max_pool2d",
-        "xnnpack.avg_pool2d": "relax.nn.avg_pool2d",
-        "xnnpack.mean": "relax.mean",
-    }
+    def real(value: relax.dpl.DFPattern) -> relax.dpl.DFPattern:
+        return value
+
+    reshape = is_op("relax.reshape")
     patterns: list[tuple[str, Any]] = []
-    for name, operator in layers.items():
-        whole = is_op(operator)(dequantized(wildcard()), dequantized(is_const()))
-        bias = dequantized(is_const())
-        for value in (
-            is_op(ADD)(whole, is_op("relax.reshape")(bias, wildcard())),
-            is_op(ADD)(whole, bias),
-            whole,
-        ):
-            patterns += [(name, quantized(last)) for last in activated(value)]
-    for last in activated(is_op(ADD)(dequantized(wildcard()), dequantized(wildcard()))):
-        patterns.append(("xnnpack.add", quantized(last)))
-    for name, operator in others.items():
-        patterns.append((name, quantized(is_op(operator)(dequantized(wildcard())))))
-    patterns.append(
-        ("xnnpack.reshape", quantized(is_op("relax.reshape")(dequantized(wildcard()), wildcard())))
-    )
-    for name, operator in layers.items():
-        real = is_op(operator)(wildcard(), is_const())
-        for value in (is_op(ADD)(real, is_const()), real):
-            patterns += [(name, last) for last in activated(value)]
-    patterns += [("xnnpack.add", last) for last in activated(is_op(ADD)(wildcard(), wildcard()))]
-    patterns += [(name, is_op(operator)(wildcard())) for name, operator in others.items()]
-    patterns.append(("xnnpack.reshape", is_op("relax.reshape")(wildcard(), wildcard())))
-    patterns += [("xnnpack.convert", quantized(wildcard())), ("xnnpack.convert", dequantized(wildcard()))]
-    return [(name, pattern, {}, None) for name, pattern in patterns]
+    for read, written in ((dequantized, quantized), (real, real)):
+        for operator in LAYERS:
+            product, bias = is_op(operator)(read(wildcard()), read(is_const())), read(is_const())
+            values = [is_op(ADD)(product, bias), product]
+            if read is dequantized:
+                values.insert(0, is_op(ADD)(product, reshape(bias, wildcard())))
+            patterns += [(CORES[operator], written(last)) for value in values for last in activated(value)]
+        total = is_op(ADD)(read(wildcard()), read(wildcard()))
+        patterns += [("add", written(last)) for last in activated(total)]
+        for operator in ("relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.mean"):
+            patterns.append((CORES[operator], written(is_op(operator)(read(wildcard())))))
+        patterns.append(("reshape", written(reshape(read(wildcard()), wildcard()))))
+    patterns += [("convert", quantized(wildcard())), ("convert", dequantized(wildcard()))]
+    return [(f"xnnpack.{name}", pattern, {}, None) for name, pattern in patterns]
 
 
 def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
@@ -239,12 +227,11 @@ def _bias(core: relax.Call, calls: list[relax.Call]) -> str:
     if operator_name(core) not in LAYERS or added is None:
         return ""
     shape = shape_of(core)
-    axis = 1 if operator_name(core) == CONV2D else len(shape) - 1
-    whole = [extent if i == axis else 1 for i, extent in enumerate(shape)]
-    bias = shape_of(added.args[1])
-    if bias != whole and not (bias == shape[-1:] and operator_name(core) == DENSE):
-        return "XNNPACK's layers add one value for each channel"
-    return ""
+    if operator_name(core) == CONV2D:
+        by_channel = [[1, shape[1], 1, 1]]
+    else:
+        by_channel = [shape[-1:], [*[1] * (len(shape) - 1), shape[-1]]]
+    return "" if shape_of(added.args[1]) in by_channel else "XNNPACK's layers add one value for each channel"
 
 
 def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
@@ -252,13 +239,11 @@ def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
     last = next((call for call in calls if operator_name(call) == QUANTIZE), None)
     if last is None:
         return ""
-    weights: list[relax.Expr] = []
-    tensors: list[Any] = []
-    for call in calls:
-        if operator_name(call) == DEQUANTIZE:
-            (weights if isinstance(call.args[0], relax.Constant) else tensors).append(call)
-    types = [str(call.args[0].struct_info.dtype) for call in tensors] + [str(last.struct_info.dtype)]
-    if set(types) - {"int8", "uint8"} or any(_array(call.args[1]).size != 1 for call in (*tensors, last)):
+    read = [call for call in calls if operator_name(call) == DEQUANTIZE]
+    weights = [call for call in read if isinstance(call.args[0], relax.Constant)]
+    tensors = [call for call in read if not isinstance(call.args[0], relax.Constant)]
+    types = {str(last.struct_info.dtype), *(str(call.args[0].struct_info.dtype) for call in tensors)}
+    if types - {"int8", "uint8"} or any(_array(call.args[1]).size != 1 for call in (*tensors, last)):
         return ONE_SCALE
     out = float(_array(last.args[1]))
     ratios = [float(_array(call.args[1])) / out for call in tensors]
@@ -278,22 +263,23 @@ def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
 
 def _layer_scales(name: str, weights: list[relax.Expr], scale: float, out: float) -> str:
     """Check the scales of filters and bias of a layer, whose input and output have *scale* and *out*."""
-    for call in weights:
-        if str(call.args[0].struct_info.dtype) not in ("int8", "int32") or _array(call.args[2]).any():
-            return "XNNPACK's weights are int8 around zero, and what it adds int32"
     filters = next((call for call in weights if call.args[0].struct_info.ndim > 1), None)
-    if filters is None or str(filters.args[0].struct_info.dtype) != "int8":
+    types = {str(call.args[0].struct_info.dtype) for call in weights}
+    if (
+        filters is None
+        or str(filters.args[0].struct_info.dtype) != "int8"
+        or types - {"int8", "int32"}
+        or any(_array(call.args[2]).any() for call in weights)
+    ):
         return "XNNPACK's weights are int8 around zero, and what it adds int32"
     steps = _array(filters.args[1]).ravel()
     if steps.size > 1 and int(filters.attrs.axis) != (0 if name == CONV2D else 1):
         return "XNNPACK's weights have a scale for each channel of the output"
     if (steps * scale / out).max() >= LARGEST_RESCALING:
         return f"XNNPACK does not scale sums up by {LARGEST_RESCALING:g} or more"
-    for call in weights:
-        if call.args[0].struct_info.ndim == 1 and not np.allclose(
-            _array(call.args[1]).ravel(), steps * scale, rtol=1e-4
-        ):
-            return "XNNPACK adds integers in the scale of the input times that of the weights"
+    biases = [_array(call.args[1]).ravel() for call in weights if call.args[0].struct_info.ndim == 1]
+    if not all(np.allclose(bias, steps * scale, rtol=1e-4) for bias in biases):
+        return "XNNPACK adds integers in the scale of the input times that of the weights"
     return ""
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tvm
-import tvm_ffi
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
@@ -40,15 +38,10 @@ ATTRIBUTES = {
 }
 
 
-def generate(functions: Sequence[Any], _options: tvm_ffi.Map, names: Mapping[Any, Any]) -> list[Any]:
-    """Build a module for each of *functions*, whose constants have *names*: TVM's ``relax.ext.xnnpack``."""
-    create = tvm.get_global_func("adt.JsonModuleCreate")
-    modules = []
-    for function in functions:
-        graph = _Graph(names)
-        text = graph.text(function)
-        modules.append(create("xnnpack_json", str(function.attrs["global_symbol"]), text, graph.constants))
-    return modules
+def write_graph(function: relax.Function, names: Mapping[relax.Constant, str]) -> tuple[str, list[str]]:
+    """Write the graph of *function*, whose constants have *names*, as JSON, and list them."""
+    graph = _Graph(names)
+    return graph.text(function), graph.constants
 
 
 @dataclass(frozen=True)
@@ -115,8 +108,7 @@ class _Graph:
                 for argument in call.args
                 if isinstance(argument, (relax.Constant, relax.Var))
             ]
-            first = arguments[0]
-            result = first
+            first = result = arguments[0]
             if name == "relax.dequantize":
                 result = _integers(first, arguments)
             elif name == "relax.quantize":
