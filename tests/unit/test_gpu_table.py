@@ -108,9 +108,7 @@ def test_what_says_no_adreno_has_what_suits_any(name: str) -> None:
 
 
 def test_the_default_asks_for_no_more_local_memory_than_any_has() -> None:
-    rows = [
-        gpu_of(f"Adreno {chip.models.split()[0]}", {}) for chips in table._CHIPS.values() for chip in chips
-    ]
+    rows = [gpu_of(f"Adreno {chip.models.split()[0]}", {}) for chip in table._CHIPS]
     assert gpu_of("", {}) == ANY_ADRENO
     assert ANY_ADRENO.local_bytes == min(row.local_bytes for row in rows)
     for row in rows:

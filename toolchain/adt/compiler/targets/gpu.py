@@ -86,34 +86,26 @@ class _Chip:
     local: int = 32 << 10  # bytes
 
 
-_CHIPS = {
-    "Adreno 5xx": (
-        # The wave, and the registers of all of them: ir3_compiler.c.
-        _Chip("505 506 508 509", cores=1, fibers=64 * 16, registers=48, wave=32),
-        _Chip("510 512", cores=2, fibers=64 * 16, registers=48, wave=32),
-        _Chip("530 540", cores=4, fibers=64 * 16, registers=48, wave=32),
-    ),
-    "Adreno 6xx": (
-        _Chip("605 608 610 612", cores=1, fibers=128 * 16, registers=48, local=16 << 10),
-        _Chip("615 616 618 619 620", cores=1, fibers=128 * 16, registers=96),
-        _Chip("630", cores=2, fibers=128 * 16, registers=96),
-        _Chip("640", cores=2, fibers=128 * 4 * 16, registers=96),
-        _Chip("621 635 643", cores=2, fibers=128 * 2 * 16, registers=64),
-        _Chip("650 660", cores=3, fibers=128 * 2 * 16, registers=64),
-        _Chip("644 662 663", cores=3, fibers=128 * 4 * 16, registers=64),
-        _Chip("680", cores=4, fibers=128 * 4 * 16, registers=96),
-        _Chip("690", cores=8, fibers=128 * 2 * 16, registers=64),
-    ),
-    "Adreno 7xx": (
-        _Chip("735", cores=3, fibers=128 * 2 * 16, registers=96),
-        _Chip("725 730", cores=4, fibers=128 * 2 * 16, registers=96),
-        _Chip("740 750", cores=6, fibers=128 * 2 * 16, registers=96),
-    ),
-    "Adreno 8xx": (_Chip("830", cores=6, fibers=128 * 2 * 16, registers=96),),
-}
-"""Chips by generation."""
-
-_TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adreno 8xx": "830"}
+_CHIPS = (
+    # The wave, and the registers of all 5xx: ir3_compiler.c.
+    _Chip("505 506 508 509", cores=1, fibers=64 * 16, registers=48, wave=32),
+    _Chip("510 512", cores=2, fibers=64 * 16, registers=48, wave=32),
+    _Chip("530 540", cores=4, fibers=64 * 16, registers=48, wave=32),
+    _Chip("605 608 610 612", cores=1, fibers=128 * 16, registers=48, local=16 << 10),
+    _Chip("615 616 618 619 620", cores=1, fibers=128 * 16, registers=96),
+    _Chip("630", cores=2, fibers=128 * 16, registers=96),
+    _Chip("640", cores=2, fibers=128 * 4 * 16, registers=96),
+    _Chip("621 635 643", cores=2, fibers=128 * 2 * 16, registers=64),
+    _Chip("650 660", cores=3, fibers=128 * 2 * 16, registers=64),
+    _Chip("644 662 663", cores=3, fibers=128 * 4 * 16, registers=64),
+    _Chip("680", cores=4, fibers=128 * 4 * 16, registers=96),
+    _Chip("690", cores=8, fibers=128 * 2 * 16, registers=64),
+    _Chip("735", cores=3, fibers=128 * 2 * 16, registers=96),
+    _Chip("725 730", cores=4, fibers=128 * 2 * 16, registers=96),
+    _Chip("740 750", cores=6, fibers=128 * 2 * 16, registers=96),
+    _Chip("830", cores=6, fibers=128 * 2 * 16, registers=96),
+)
+_TYPICAL = {"5": "510", "6": "650", "7": "730", "8": "830"}
 """GPUs whose row serves those of a generation that have none."""
 
 ANY = "any Adreno"  # the name of the default: a package for it is to run on each of them
@@ -166,10 +158,12 @@ def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
             what is not there is not known, and the table's counts.
         cores: compute units that the device reports; 0: it does not.
     """
-    generation, chip = _chip(name)
+    number = next((number for words, number in _LAPTOPS.items() if words in name.lower()), "")
+    if match := _NUMBER.search(name):
+        number = number or match[1]
     family = next((row for row in _FAMILIES if re.search(row.pattern, name, re.IGNORECASE)), None)
-    if chip is not None:
-        gpu = _gpu(generation, chip)
+    if number:
+        gpu = _gpu(f"Adreno {number[0]}xx", _chip(number))
     elif family is not None:
         gpu = _family_gpu(family, cores)
     else:
@@ -181,7 +175,7 @@ def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
         work_group=max(1, min(gpu.work_group, group)),
         wave=max(1, min(gpu.wave, group)),
         largest_group=max(1, min(gpu.largest_group, group)),
-        local_bytes=min(gpu.local_bytes, local // 2) if chip is None else local // 2,
+        local_bytes=local // 2 if number else min(gpu.local_bytes, local // 2),
     )
 
 
@@ -219,29 +213,14 @@ def _gpu(name: str, chip: _Chip) -> Gpu:
 
 def _any() -> Gpu:
     """Return the facts of the usual one, with no more local memory than the smallest."""
-    smallest = min(chip.local for chips in _CHIPS.values() for chip in chips)
-    return dataclasses.replace(_gpu(ANY, _named(_TYPICAL["Adreno 7xx"])), local_bytes=smallest // 2)
+    smallest = min(chip.local for chip in _CHIPS)
+    return dataclasses.replace(_gpu(ANY, _chip(_TYPICAL["7"])), local_bytes=smallest // 2)
 
 
-def _chip(name: str) -> tuple[str, _Chip | None]:
-    """Return the generation and the facts of the GPU *name*; of one without a row its generation's usual."""
-    for words, number in _LAPTOPS.items():
-        if words in name.lower():
-            return _generation(number), _named(number)
-    match = _NUMBER.search(name)
-    if match is None:
-        return "", None
-    generation = _generation(match[1])
-    known = any(match[1] in chip.models.split() for chip in _CHIPS[generation])
-    return generation, _named(match[1] if known else _TYPICAL[generation])
-
-
-def _generation(number: str) -> str:
-    return f"Adreno {number[0]}xx"
-
-
-def _named(number: str) -> _Chip:
-    return next(chip for chip in _CHIPS[_generation(number)] if number in chip.models.split())
+def _chip(number: str) -> _Chip:
+    """Return the facts of the Adreno *number*; of one without a row its generation's usual."""
+    chips = {number: chip for chip in _CHIPS for number in chip.models.split()}
+    return chips.get(number) or chips[_TYPICAL[number[0]]]
 
 
 def _power_of_two(limit: int) -> int:
