@@ -8,18 +8,7 @@ from typing import Any
 
 from adt.compiler.targets import ModelTarget
 
-ELSEWHERE = (
-    "kind",
-    "mtriple",
-    "mattr",
-    "keys",
-    "tag",
-    "device",
-    "host",
-    "num-cores",
-    "mfloat-abi",
-    "mabi",
-)
+ELSEWHERE = ("kind", "mtriple", "mattr", "keys", "tag", "device", "host", "num-cores", "mfloat-abi", "mabi")
 """Attributes of TVM's llvm target that a key has in another form, or that decide nothing of a kernel."""
 
 
@@ -59,7 +48,7 @@ def key_words(key: str) -> str:
         return f"cuda {facts.get('arch', '?')}"
     if facts.get("kind") != "llvm":
         name = facts.get("device") or facts.get("kind", "?")
-        return f"{name} (textures)" if facts.get("textures") else f"{name} (buffers)"
+        return f"{name} ({'textures' if facts.get('textures') else 'buffers'})"
     return " ".join(
         [str(facts.get("arch", "?")), str(facts.get("mcpu", "")), *facts.get("mattr", ())]
     ).strip()

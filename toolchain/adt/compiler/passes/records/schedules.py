@@ -51,7 +51,6 @@ class Untuned:
     """Each kernel gets the usual schedule."""
 
     def take(self, function: Any) -> Any:
-        """Return *function* as it is."""
         return function
 
 
@@ -105,7 +104,13 @@ class Tuned:
         scheduled = self._applied[kernel]
         if isinstance(scheduled, TraceError):
             return marked(function, REFUSED)
-        return marked(_with_body_of(function, scheduled["main"]), TUNED)
+        scheduled = scheduled["main"]
+        result = tirx.PrimFunc(
+            scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
+        )
+        if scheduled.attrs is not None and CPU_SCHEDULE in scheduled.attrs:
+            result = result.with_attr(CPU_SCHEDULE, scheduled.attrs[CPU_SCHEDULE])
+        return marked(result.with_attr(SCHEDULED, True), TUNED)
 
     def _scheduled(self, function: Any, module: Any, trace: str) -> Any:
         """Schedule the workload *module* of *function* by *trace*, if the kernel computes the same then."""
@@ -141,16 +146,6 @@ def schedule_by_record(module: Any, trace: str) -> Any:
         return tvm.IRModule({"main": finished(replayed(narrow, trace))})
     except KeyError as error:
         raise TraceError(f"it says {error} otherwise than the rules for CPUs") from error
-
-
-def _with_body_of(function: Any, scheduled: Any) -> Any:
-    """Give *scheduled* the attributes of *function*, which it is a schedule of."""
-    result = tirx.PrimFunc(
-        scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
-    )
-    if scheduled.attrs is not None and CPU_SCHEDULE in scheduled.attrs:
-        result = result.with_attr(CPU_SCHEDULE, scheduled.attrs[CPU_SCHEDULE])
-    return result.with_attr(SCHEDULED, True)
 
 
 class Recording:

@@ -8,6 +8,7 @@ attribute and value is one that MetaSchedule's rules or adt's own write, or the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -94,22 +95,16 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, str):
-        return _index_map(value) if value.startswith("{") else value
-    if value is None or isinstance(value, int):
-        return value if value is None else int(value)
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
+    if isinstance(value, str) and value.startswith("{"):
+        with contextlib.suppress(ValueError):
+            graph = json.loads(value)
+            graph.pop("metadata", None)
+            return _line(graph)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) or value.is_integer() else value
     return _plain(value.value)  # IntImm or FloatImm
-
-
-def _index_map(text: str) -> str:
-    try:
-        graph = json.loads(text)
-    except ValueError:
-        return text
-    graph.pop("metadata", None)
-    return _line(graph)
 
 
 def _line(value: Any) -> str:
@@ -125,22 +120,18 @@ def _text(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 _intrinsic = _text(re.compile(r"[\w.]{0,100}"))
+_NUMBERS = (
+    "parallel", "vectorize", "unroll_explicit", "unroll_implicit", "cooperative_fetch", "cache_type",
+    "random_compute_producer", "layout_rewrite_preproc", "thread_extent_low_inclusive",
+    "thread_extent_high_inclusive",
+)  # fmt: skip
 ANNOTATIONS: Mapping[str, Callable[[Any], bool]] = {
-    "pragma_auto_unroll_max_step": _number,
-    "pragma_unroll_explicit": _number,
-    "pragma_loop_partition_hint": _number,
-    CPU_SCHEDULE: _text(NAME),
-    CPU_FINISH: _text(NAME),
-    "meta_schedule.parallel": _number,
-    "meta_schedule.vectorize": _number,
-    "meta_schedule.unroll_explicit": _number,
-    "meta_schedule.unroll_implicit": _number,
-    "meta_schedule.cooperative_fetch": _number,
-    "meta_schedule.cache_type": _number,
-    "meta_schedule.random_compute_producer": _number,
-    "meta_schedule.layout_rewrite_preproc": _number,
-    "meta_schedule.thread_extent_low_inclusive": _number,
-    "meta_schedule.thread_extent_high_inclusive": _number,
+    **dict.fromkeys(
+        (f"pragma_{name}" for name in ("auto_unroll_max_step", "unroll_explicit", "loop_partition_hint")),
+        _number,
+    ),
+    **dict.fromkeys((CPU_SCHEDULE, CPU_FINISH), _text(NAME)),
+    **dict.fromkeys((f"meta_schedule.{name}" for name in _NUMBERS), _number),
     "meta_schedule.tiling_structure": _text(re.compile(r"[SR]{1,16}")),
     "meta_schedule.inline_rule": _text(re.compile(r"disable")),
     "meta_schedule.auto_tensorize": _intrinsic,
@@ -152,41 +143,18 @@ REMOVED = ("schedule_rule",)
 
 _PLAIN = (
     # Handles and choices, which change nothing by themselves.
-    "EnterPostproc",
-    "SampleCategorical",
-    "SamplePerfectTile",
-    "SamplePartitionedTile",
-    "SampleComputeLocation",
-    "GetSBlock",
-    "GetLoops",
-    "GetChildBlocks",
-    "GetProducers",
-    "GetConsumers",
+    "EnterPostproc", "SampleCategorical", "SamplePerfectTile", "SamplePartitionedTile",
+    "SampleComputeLocation", "GetSBlock", "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers",
     "GetOutputBlocks",
     # Loops. TVM guards what a part computes beyond the end, and refuses to let sums run in parallel;
     # :mod:`adt.compiler.passes.records.schedule_limits` bounds how large unrolled and vectorized ones get.
-    "Merge",
-    "Fuse",
-    "LoopPartition",
-    "Reorder",
-    "ReorderBlockIterVar",
-    "AddUnitLoop",
-    "Parallel",
-    "Vectorize",
-    "Unroll",
-    "Blockize",
+    "Merge", "Fuse", "LoopPartition", "Reorder", "ReorderBlockIterVar", "AddUnitLoop", "Parallel",
+    "Vectorize", "Unroll", "Blockize",
     # The time and place at which a block is computed. TVM checks that all it reads is there.
-    "ReIndex",
-    "ComputeAt",
-    "ReverseComputeAt",
-    "ComputeInline",
-    "ReverseComputeInline",
+    "ReIndex", "ComputeAt", "ReverseComputeAt", "ComputeInline", "ReverseComputeInline",
     # Sums in parts: the same terms in another order, and zeros as padding, which :mod:`adt.numerics` allows.
-    "DecomposeReduction",
-    "DecomposePadding",
-    "PadEinsum",
-    "RFactor",
-)
+    "DecomposeReduction", "DecomposePadding", "PadEinsum", "RFactor",
+)  # fmt: skip
 """Steps whose arguments are numbers, names and lists of them."""
 
 
@@ -224,20 +192,18 @@ def _split(inputs: list[Any], attrs: list[Any]) -> str:
 
 def _align(inputs: list[Any], attrs: list[Any]) -> str:
     """Check the attributes: a buffer, an axis, and the divisor and remainder of its stride."""
-    numbers = [value for value in attrs if isinstance(value, int)]
-    right = (
-        len(attrs) == len(numbers) == 4 and 1 <= numbers[2] <= MOST_STRIDE and 0 <= numbers[3] < numbers[2]
-    )
+    whole = len(attrs) == 4 and all(isinstance(value, int) for value in attrs)
+    right = whole and 1 <= attrs[2] <= MOST_STRIDE and 0 <= attrs[3] < attrs[2]
     return "" if right else f"the alignment {attrs!r}"
 
 
 def _transform(inputs: list[Any], attrs: list[Any]) -> str:
-    for value in (*inputs, *attrs):
-        if isinstance(value, str) and value.startswith("{"):
-            try:
-                check_index_map(value)
-            except GraphError as error:
-                return f"an index map with {error}"
+    maps = [value for value in (*inputs, *attrs) if isinstance(value, str) and value.startswith("{")]
+    try:
+        for text in maps:
+            check_index_map(text)
+    except GraphError as error:
+        return f"an index map with {error}"
     return ""
 
 

@@ -6,7 +6,6 @@ left out of the schedule, for TVM has compared them with what they replace, and 
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 from collections.abc import Mapping
@@ -99,7 +98,7 @@ class _Runner:
     """Answerer of :class:`Trials`: an empty text, or what is wrong."""
 
     def __init__(self) -> None:
-        self._run: functools.partial[list[Any]] | None = None
+        self._kernel: Any = None
         self._arguments: tuple[Argument, ...] = ()
         self._reference: list[Any] = []
 
@@ -110,21 +109,18 @@ class _Runner:
             return last_line(error)
 
     def _answer(self, reference: str = "", loaded: str = "", emitted: str = "", target: str = "") -> str:
-        if text := reference or loaded or emitted:
-            module = tvm.ir.load_json(text)
-            built = tvm.compile(module, target=tvm.target.Target(json.loads(target)))
-            if emitted:
-                built.mod.inspect_source("asm")  # only now does LLVM choose instructions
-                return ""
-            self._arguments = arguments(module["main"])
-            self._run = functools.partial(_run, built["main"], self._arguments)
-        assert self._run is not None
-        if reference:
-            self._reference = self._run()
-        if reference or loaded:
+        if not (text := reference or loaded or emitted):
+            rows = zip(self._arguments, _run(self._kernel, self._arguments), self._reference, strict=True)
+            return next(filter(None, (_difference(argument.dtype, *pair) for argument, *pair in rows)), "")
+        module = tvm.ir.load_json(text)
+        built = tvm.compile(module, target=tvm.target.Target(json.loads(target)))
+        if emitted:
+            built.mod.inspect_source("asm")  # only now does LLVM choose instructions
             return ""
-        rows = zip(self._arguments, self._run(), self._reference, strict=True)
-        return next(filter(None, (_difference(argument.dtype, *arrays) for argument, *arrays in rows)), "")
+        self._kernel, self._arguments = built["main"], arguments(module["main"])
+        if reference:
+            self._reference = _run(self._kernel, self._arguments)
+        return ""
 
 
 def _run(kernel: Any, each: tuple[Argument, ...]) -> list[Any]:
