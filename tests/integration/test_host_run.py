@@ -55,7 +55,7 @@ def library(code: str, directory: Path) -> bytes:
 def test_the_machine_has_a_device_for_these_tests() -> None:
     device = opencl_device()
     assert device is not None
-    assert device.images and device.image2d_max_width >= 2048 and device.image_max_layers >= 2
+    assert device.images
     assert device.kind in ("gpu", "cpu") and device.driver_version and device.extensions
     assert str(device).startswith(device.name)
 

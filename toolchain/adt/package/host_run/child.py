@@ -56,19 +56,14 @@ class Runner:
         self._stage = "load"
         package = Path(request["package"])
         module = tvm.runtime.load_module(str(package / request["library"]))
-        machine = tvm.runtime.vm.VirtualMachine(module, list(devices))
+        machine = tvm.runtime.vm.VirtualMachine(module, devices)
         params = read_tensors(package / request["params_file"])
-        images = frozenset(request["images"])
-        held = [_on_device(params[name], devices[0], image=name in images) for name in request["params"]]
+        held = []
+        for name in request["params"]:
+            scope = SCOPE if name in request["images"] else None
+            tensor = tvm.runtime.empty(params[name].shape, params[name].dtype, devices[0], mem_scope=scope)
+            held.append(tensor.copyfrom(params[name].numpy()))
         return machine, devices[0], held
-
-
-def _on_device(param: Any, device: Any, *, image: bool) -> Any:
-    """Copy the parameter to *device*, into a buffer or an image."""
-    import tvm
-
-    tensor = tvm.runtime.empty(param.shape, param.dtype, device, mem_scope=SCOPE if image else None)
-    return tensor.copyfrom(param.numpy())
 
 
 def _device(kind: str, opencl: dict[str, str]) -> Any:

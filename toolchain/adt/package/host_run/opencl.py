@@ -2,11 +2,12 @@
 
 The drivers are asked by a process of its own (``python -m adt.package.host_run.opencl``, which needs no TVM),
 since a driver that crashes takes its process along. It prints one JSON document:
-``{"library": …, "devices": [{…}, …], "said": …}``.
+``{"devices": [{…}, …], "reason": …}``, with the reason why there is none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -14,7 +15,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +33,8 @@ READ = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRAR
 class HostOpenCl:
     """An OpenCL device of this machine."""
 
-    library: str
     platform: str
     """Name of the driver's platform, e.g. ``Portable Computing Language``."""
-    platform_version: str
     name: str
     kind: str
     """``gpu``, ``cpu``, ``accelerator`` or ``other``."""
@@ -45,13 +44,6 @@ class HostOpenCl:
     extensions: tuple[str, ...]
     images: bool
     """It has images, which textures need."""
-    image2d_max_width: int
-    """Pixels."""
-    image2d_max_height: int
-    """Pixels."""
-    image_max_layers: int
-    max_work_group_size: int
-    """Work-items."""
 
     @property
     def fp16(self) -> bool:
@@ -79,11 +71,7 @@ def opencl_device() -> HostOpenCl | None:
 def choose(devices: tuple[HostOpenCl, ...]) -> HostOpenCl | None:
     """Choose a device as TVM does."""
     able = [device for device in devices if _version(device.version) >= TVM_VERSION]
-    for kind in ("gpu", "cpu"):
-        for device in able:
-            if device.kind == kind:
-                return device
-    return None
+    return next((device for kind in ("gpu", "cpu") for device in able if device.kind == kind), None)
 
 
 def _version(text: str) -> tuple[int, int]:
@@ -109,13 +97,10 @@ def parse(text: str) -> tuple[HostOpenCl, ...]:
     """Read what :mod:`adt.package.host_run.opencl` printed; drivers may have printed before."""
     lines = text.strip().splitlines()
     document: dict[str, Any] = json.loads(lines[-1])
-    if not document["library"]:
-        log.debug("this machine has no OpenCL library")
-    elif not document["devices"]:
-        log.debug("%s offers no OpenCL device: %s", document["library"], document["said"])
+    if not document["devices"]:
+        log.debug("no OpenCL device is used: %s", document["reason"])
     return tuple(
-        HostOpenCl(library=document["library"], **{**device, "extensions": tuple(device["extensions"])})
-        for device in document["devices"]
+        HostOpenCl(**{**device, "extensions": tuple(device["extensions"])}) for device in document["devices"]
     )
 
 
@@ -131,62 +116,40 @@ LIBRARIES = (
 
 KINDS = {2: "cpu", 4: "gpu", 8: "accelerator"}
 ANY_KIND = 0xFFFFFFFF
-PLATFORM_VERSION, PLATFORM_NAME = 0x0901, 0x0902
-TYPE, GROUP_SIZE = 0x1000, 0x1004
-IMAGE_SUPPORT, IMAGE_WIDTH, IMAGE_HEIGHT, IMAGE_LAYERS = 0x1016, 0x1011, 0x1012, 0x1041
+PLATFORM_NAME = 0x0902
+TYPE, IMAGE_SUPPORT = 0x1000, 0x1016
 NAME, DRIVER_VERSION, VERSION, EXTENSIONS = 0x102B, 0x102D, 0x102F, 0x1030
 
-Ask = Callable[[int, ctypes.c_size_t, Any, Any], int]
+Ask = Callable[..., int]
+"""Function of OpenCL, given its first arguments."""
 
 
-def main() -> int:
+def main() -> None:
     """Print what there is."""
-    library, opened = next(
-        ((name, found) for name in LIBRARIES if (found := _open(name)) is not None), ("", None)
-    )
-    document: dict[str, Any] = {"library": library, "devices": [], "said": ""}
-    if opened is not None:
-        document["devices"], document["said"] = _devices(opened)
-    sys.stdout.write(json.dumps(document) + "\n")
-    return 0
-
-
-def _open(name: str) -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        return None
+    devices, reason = list[Any](), "this machine has no OpenCL library"
+    for name in LIBRARIES:
+        with contextlib.suppress(OSError):
+            devices, reason = _devices(ctypes.CDLL(name))
+            break
+    sys.stdout.write(json.dumps({"devices": devices, "reason": reason}) + "\n")
 
 
 def _devices(cl: ctypes.CDLL) -> tuple[list[dict[str, Any]], str]:
     """Describe every device of every platform, or say why there is none."""
-    platforms = _handles(lambda room, to, count: cl.clGetPlatformIDs(room, to, count))
+    platforms = _handles(cl.clGetPlatformIDs)
     if isinstance(platforms, int):
         return [], f"clGetPlatformIDs answered {platforms}"
-    devices = [device for platform in platforms for device in _of_platform(cl, ctypes.c_void_p(platform))]
+    devices = []
+    for platform in map(ctypes.c_void_p, platforms):
+        handles = _handles(functools.partial(cl.clGetDeviceIDs, platform, ctypes.c_uint64(ANY_KIND)))
+        platform_name = _text(functools.partial(cl.clGetPlatformInfo, platform), PLATFORM_NAME)
+        for device in handles if isinstance(handles, list) else []:
+            ask = functools.partial(cl.clGetDeviceInfo, ctypes.c_void_p(device))
+            devices.append({"platform": platform_name, **_described(ask)})
     return devices, "" if devices else "no platform has a device"
 
 
-def _of_platform(cl: ctypes.CDLL, platform: ctypes.c_void_p) -> Iterator[dict[str, Any]]:
-    def ask(what: int, room: ctypes.c_size_t, to: Any, size: Any) -> int:
-        return int(cl.clGetPlatformInfo(platform, ctypes.c_uint(what), room, to, size))
-
-    def list_devices(room: int, to: Any, count: Any) -> int:
-        return int(cl.clGetDeviceIDs(platform, ctypes.c_uint64(ANY_KIND), ctypes.c_uint(room), to, count))
-
-    devices = _handles(list_devices)
-    for device in devices if isinstance(devices, list) else []:
-        yield {
-            "platform": _text(ask, PLATFORM_NAME),
-            "platform_version": _text(ask, PLATFORM_VERSION),
-            **_described(cl, ctypes.c_void_p(device)),
-        }
-
-
-def _described(cl: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, Any]:
-    def ask(what: int, room: ctypes.c_size_t, to: Any, size: Any) -> int:
-        return int(cl.clGetDeviceInfo(device, ctypes.c_uint(what), room, to, size))
-
+def _described(ask: Ask) -> dict[str, Any]:
     return {
         "name": _text(ask, NAME),
         "kind": next((kind for bit, kind in KINDS.items() if _number(ask, TYPE) & bit), "other"),
@@ -194,14 +157,10 @@ def _described(cl: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, Any]:
         "driver_version": _text(ask, DRIVER_VERSION),
         "extensions": _text(ask, EXTENSIONS).split(),
         "images": bool(_number(ask, IMAGE_SUPPORT)),
-        "image2d_max_width": _number(ask, IMAGE_WIDTH),
-        "image2d_max_height": _number(ask, IMAGE_HEIGHT),
-        "image_max_layers": _number(ask, IMAGE_LAYERS),
-        "max_work_group_size": _number(ask, GROUP_SIZE),
     }
 
 
-def _handles(ask: Callable[[int, Any, Any], int]) -> list[int] | int:
+def _handles(ask: Ask) -> list[int] | int:
     """Ask for a list of handles; return the error code where that fails."""
     count = ctypes.c_uint(0)
     if code := ask(0, None, ctypes.byref(count)):
@@ -213,23 +172,21 @@ def _handles(ask: Callable[[int, Any, Any], int]) -> list[int] | int:
 
 
 def _text(ask: Ask, what: int) -> str:
-    size = ctypes.c_size_t(0)
-    if ask(what, ctypes.c_size_t(0), None, ctypes.byref(size)) or not size.value:
-        return ""
-    room = ctypes.create_string_buffer(size.value)
-    if ask(what, size, room, None):
-        return ""
-    return room.value.decode(errors="replace").strip()
+    return _property(ask, what).partition(b"\0")[0].decode(errors="replace").strip()
 
 
 def _number(ask: Ask, what: int) -> int:
-    """Ask for a number of up to 64 bits; 0 when the device does not know it."""
-    value = ctypes.c_uint64(0)
+    """Ask for a number; 0 when the device does not know it."""
+    return int.from_bytes(_property(ask, what), sys.byteorder)
+
+
+def _property(ask: Ask, what: int) -> bytes:
     size = ctypes.c_size_t(0)
-    if ask(what, ctypes.c_size_t(0), None, ctypes.byref(size)) or size.value > 8:
-        return 0
-    return 0 if ask(what, size, ctypes.byref(value), None) else value.value
+    if ask(what, ctypes.c_size_t(0), None, ctypes.byref(size)):
+        return b""
+    room = ctypes.create_string_buffer(size.value)
+    return b"" if ask(what, size, room, None) else room.raw
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

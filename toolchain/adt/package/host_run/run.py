@@ -31,6 +31,7 @@ from adt.package.manifest import PackageManifest, check_inputs
 from adt.package.package import load_package
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
+CPU = "this machine's CPU"
 MOST_LOADED = 40  # libraries after which another child is started
 CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
 """Lines that TVM's runtime writes without anything being wrong: one for each constant."""
@@ -69,8 +70,7 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         try:
             for run in runs:
                 manifest = packages[run.package].manifest
-                request = _request(run, manifest, device, plugins)
-                request["last"] = run is runs[-1]
+                request = _request(run, manifest, device, plugins) | {"last": run is runs[-1]}
                 answer = child.ask(request, max(end - time.monotonic(), 0))
                 if "error" in answer:
                     raise _failure(answer, manifest, device)
@@ -157,10 +157,10 @@ def _request(
 def _check_machine(manifest: PackageManifest) -> None:
     compile_here = partial(manifest.source.compile_command, "--for", "host")
     if manifest.libraries:
+        without = compile_here("--target", manifest.target.name, "--offload", "none")
         raise MismatchError(
             f"the package {manifest.name} hands operators to {titles(manifest.libraries)}, which is not here",
-            remedy="Compile it without: "
-            + compile_here("--target", manifest.target.name, "--offload", "none"),
+            remedy=f"Compile it without: {without}",
         )
     if not manifest.target.for_this_machine:
         raise MismatchError(
@@ -175,7 +175,7 @@ def _ended(
     failure: ChildFailed, manifest: PackageManifest, device: HostOpenCl | None, timeout: float
 ) -> RunError:
     """Describe the end of a child that gave no answer."""
-    where = _where(device)
+    where = device or CPU
     lines = (line for line in failure.output.splitlines() if not CHATTER.search(line))
     details = "\n".join(lines)[-4000:]
     if isinstance(failure, ChildHung):
@@ -193,10 +193,6 @@ def _ended(
     )
 
 
-def _where(device: HostOpenCl | None) -> str:
-    return str(device) if device else "this machine's CPU"
-
-
 def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
     if device is None:
         return "Compile it again; if it still fails, report the message with the model."
@@ -208,7 +204,7 @@ def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
 
 def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostOpenCl | None) -> RunError:
     """Describe what TVM raised in the child."""
-    where = _where(device)
+    where = device or CPU
     text = str(answer["error"])
     if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:
         return RunError(
