@@ -113,9 +113,7 @@ def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -
     assert load_check(tmp_path / "none.json") is None
 
 
-DEVICE = HostOpenCl(
-    "libOpenCL.so.1", "P", "OpenCL 3.0", "a processor", "cpu", "3.0", "1", (), True, 1, 1, 1, 1
-)
+DEVICE = HostOpenCl("P", "a processor", "cpu", "3.0", "1", (), True)
 BUFFERS = ModelTarget("opencl", "opencl", {"kind": "opencl"}, ("opencl",))
 TEXTURES = ModelTarget("adreno", "opencl", {"kind": "opencl"}, ("opencl", "opencl"), textures=True)
 
@@ -138,8 +136,8 @@ def test_each_obstacle_has_its_own_remedy(
 
     outcome = _obstacle(device, package, target)
 
-    assert outcome is not None and reason in outcome.reason and remedy in outcome.remedy
-    assert ("Install a driver" in outcome.remedy) == (device is None)
+    assert outcome is not None and reason in outcome[0] and remedy in outcome[1]
+    assert ("Install a driver" in outcome[1]) == (device is None)
 
 
 def test_without_an_obstacle_they_are_run() -> None:

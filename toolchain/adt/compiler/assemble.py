@@ -36,12 +36,12 @@ from adt.compiler.record import record, recorded_files
 from adt.compiler.targets.gpu import ANY_ADRENO
 from adt.errors import AdtError, CompileError, UnsupportedOp, last_line, lines_of
 from adt.host import manifest
-from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
 from adt.host.interrupts import pass_through_tvm, pending
 from adt.options.option import values_of
-from adt.options.sections import Settings
 from adt.package.files import LIBRARY, MANIFEST, PARAMS, write_params
+from adt.package.graphs import kernels_of
+from adt.package.integrity import context_symbols
 from adt.package.manifest import (
     CompilationRecord,
     Entry,
@@ -54,7 +54,7 @@ from adt.package.manifest import (
 from adt.package.package import ModelPackage
 from adt.package.reports import TuningReport
 
-KERNEL_PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a module exports
+_PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a module exports
 
 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
@@ -88,26 +88,19 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
     return dataclasses.replace(compilation, imported=left), offloaded
 
 
-def _asserts(module: Any) -> bool:
-    """Return True if a kernel of the user's asserts something. If none does, none checks its arguments
-    either: TVM's checks are half of a small model's code, and repeat what the VM checks of the inputs of
-    ``main``."""
-    return any(
-        isinstance(function, tirx.PrimFunc) and tir_nodes(function.body, tirx.AssertStmt)
-        for _, function in module.functions_items()
-    )
-
-
 @contextlib.contextmanager
 def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
     """Yield TVM's target and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
+    module, params = imported.module, imported.params
     with tvm_errors("the model", imported.suspects):
         tvm_target = tvm.target.Target(target.spec)
         chooser = TextureChooser(settings.texture_choice, target.gpu or ANY_ADRENO)
-        config = {"tirx.disable_assert": not _asserts(imported.module)}
+        # Without asserts of the user's, no kernel checks its arguments: TVM's checks are half of a small
+        # model's code, and repeat what the VM checks of the inputs of ``main``.
+        asserts = any(tir_nodes(kernel.body, tirx.AssertStmt) for kernel in kernels_of(module).values())
+        config = {"tirx.disable_assert": not asserts}
         with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
-            module, params = imported.module, imported.params
             yield (
                 tvm_target,
                 prepare_module(
@@ -141,7 +134,7 @@ def _build(compilation: Compilation, directory: Path) -> _Build:
                 capture, prepared, built = _compiled(compilation, tuned)
     on_cpu = compilation.target.device == "cpu"
     write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
-    params = _described(directory / PARAMS)
+    params = PackageFile.of(directory / PARAMS)
     with tvm_errors("the model"):
         compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
     textures = record(directory, capture, built, prepared.plain)
@@ -166,10 +159,9 @@ def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Cap
 
 def _compiled_alone(compilation: Compilation, module: Any) -> None:
     """Compile the kernel *module* by itself, as :func:`_compiled` would."""
-    target, gpu = compilation.target, compilation.target.device != "cpu"
-    pipeline = tir_pipeline(
-        compilation.alignment, textures=target.textures, buffers=gpu and not target.textures
-    )
+    target = compilation.target
+    buffers = target.device != "cpu" and not target.textures
+    pipeline = tir_pipeline(compilation.alignment, textures=target.textures, buffers=buffers)
     with machine_code(cuda_code(target, compilation.settings.tvm)):
         tvm.compile(module, target=tvm.target.Target(target.spec), tir_pipeline=pipeline)
 
@@ -189,33 +181,24 @@ def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
         if pending():  # nothing is tried otherwise
             raise KeyboardInterrupt from error
+        last = lines_of(error)[-10:]
         if guilty := [suspect for suspect in suspects if suspect.endswith(reason_of(error))]:
             raise UnsupportedOp(
                 f"TVM cannot compile {guilty[0]}",
                 remedy="Export the model without it, or with other types or extents, and report it.",
-                details="\n".join((*guilty[1:], *lines_of(error)[-10:])),
+                details="\n".join((*guilty[1:], *last)),
             ) from error
         raise CompileError(
             f"TVM could not compile {what}: {type(error).__name__}: {last_line(error)}",
             remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",
-            details="\n".join(lines_of(error)[-10:]),
+            details="\n".join(last),
         ) from error
-
-
-def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
-    """Return the data symbols of a module that the runtime fills with its functions: the module's ABI."""
-    return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
 
 
 def exported_functions(elf: ElfFacts) -> tuple[str, ...]:
     """Return the functions that a module offers to its callers, sorted."""
-    return tuple(
-        sorted(
-            name.removeprefix(KERNEL_PREFIX)
-            for name in elf.functions
-            if name.startswith(KERNEL_PREFIX) and not name.startswith(KERNEL_PREFIX + "_")
-        )
-    )
+    kernels = (name for name in elf.functions if re.match(f"{_PREFIX}(?!_)", name))
+    return tuple(sorted(name.removeprefix(_PREFIX) for name in kernels))
 
 
 def package_name(model: Path) -> str:
@@ -231,6 +214,12 @@ def _manifest(
     elf = read_elf(directory / LIBRARY)
     names = exported_functions(elf)
     textures = build.prepared.textures
+    # The settings that decide the package's bytes; the check does not, records are listed apart.
+    recorded = {
+        name: value
+        for name, value in values_of(settings.compile).items()
+        if name not in ("check", "db", "tuned_on")
+    }
     entry = Entry(
         "main",
         imported.inputs,
@@ -266,10 +255,10 @@ def _manifest(
         ),
         tuned=len(tuned),
         total=len(names),
-        files={LIBRARY: _described(directory / LIBRARY, elf.needed), PARAMS: build.params},
+        files={LIBRARY: PackageFile.of(directory / LIBRARY, elf.needed), PARAMS: build.params},
         like=compilation.like,
         made=CompilationRecord(
-            settings=_recorded_settings(settings),
+            settings=recorded,
             textures=textures,
             blocked=build.prepared.blocked,
             integers=build.prepared.integers,
@@ -284,20 +273,8 @@ def _manifest(
     )
 
 
-def _recorded_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that decide the package's bytes; the check does not, records are listed apart."""
-    facts = values_of(settings.compile)
-    for name in ("check", "db", "tuned_on"):
-        del facts[name]
-    return facts
-
-
 def _tuning_report(tuning: Tuning | None, origins: Mapping[str, str]) -> TuningReport | None:
     if tuning is None:
         return None
     kept, refused = (tuple(n for n in sorted(origins) if origins[n] == mark) for mark in (KEPT, REFUSED))
     return TuningReport(tuning.digest, tuning.device, tuning.driver, tuning.emulated, kept, refused)
-
-
-def _described(path: Path, needed: tuple[str, ...] = ()) -> PackageFile:
-    return PackageFile(file_sha256(path), path.stat().st_size, needed=needed)

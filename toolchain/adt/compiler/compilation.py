@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
@@ -27,6 +27,7 @@ from adt.compiler.targets import ModelTarget, model_target
 from adt.errors import ModelError, last_line
 from adt.host.ndk import Ndk
 from adt.options.sections import Settings
+from adt.package.graphs import kernels_of
 from adt.package.manifest import PackageLike
 from adt.package.reports import Accuracy
 
@@ -56,13 +57,18 @@ class CompileJob:
     apart: bool = False
     """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
 
+    @property
+    def alignment(self) -> int:
+        """Bytes to which the runtime aligns tensors."""
+        build = self.bundle.manifest.options if self.bundle else self.settings.build
+        return build.alignment or self.platform.alignment
+
     def target(self) -> ModelTarget:
         """Return the target that the settings mean."""
-        settings = self.settings
-        target = package_target(self.platform, settings, self.like)
+        target, options = package_target(self.platform, self.settings, self.like), self.settings.compile
         if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
             target = replace(target, gpu=target.gpu.fitted(self.tuning.gpu))
-        check_combination(settings.compile.offload, target.device, tf32=settings.compile.tf32)
+        check_combination(options.offload, target.device, tf32=options.tf32)
         return target
 
     def linker(self) -> Linker:
@@ -72,11 +78,8 @@ class CompileJob:
 
     def load(self, *, accuracy: bool = True) -> Compilation:
         """Import the model and bring it into its precision, whose *accuracy* is measured as configured."""
-        settings, platform = self.settings, self.platform
-        linker, target = self.linker(), self.target()
-        bundled = self.bundle.manifest.options if self.bundle else settings.build
+        linker, target, options = self.linker(), self.target(), self.settings.compile
         log.info("importing %s", self.model.name)
-        options = settings.compile
         # No library takes the steps of a recurrent layer as one function; in half precision they stay
         # float32. What is a reference unrolls them: it is not to have the faults of that function. The same
         # goes for products by weights of few bits, which CUDA has no kernels for.
@@ -88,17 +91,17 @@ class CompileJob:
         imported = import_model(self.model, shapes, steps, blockwise=blockwise, check=check)
         model_store.keep(imported.file, imported.source.sha256)
         imported = with_passes(imported, self.passes, target, options.opt_level)
-        log.info("compiling for %s on %s", target.name, platform.name)
+        log.info("compiling for %s on %s", target.name, self.platform.name)
         options = options if accuracy else options.but(accuracy="off")
         files = self.accuracy_inputs if accuracy else ()
         imported, report = convert_precision(imported, options, target, self.like, files)
         return Compilation(
             imported,
             target,
-            platform,
-            settings,
+            self.platform,
+            self.settings,
             linker,
-            bundled.alignment or platform.alignment,
+            self.alignment,
             self.like,
             report,
             self.tuning,
@@ -117,7 +120,6 @@ class Compilation:
     settings: Settings
     linker: Linker
     alignment: int
-    """Bytes to which the runtime aligns tensors."""
     like: PackageLike | None = None
     accuracy: Accuracy | None = None
     """Accuracy of the reduced precision, against float32."""
@@ -179,9 +181,8 @@ def _types(main: relax.Function) -> list[str]:
 def _unfused(module: tvm.IRModule) -> tvm.IRModule:
     """Mark kernels with 32-bit extents, TVMScript's default, as not to be fused: TVM takes a buffer whose
     extents have another type for another buffer."""
-    for variable, function in module.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            extents = [extent for buffer in function.buffer_map.values() for extent in buffer.shape]
-            if any(str(extent.dtype) != "int64" for extent in extents):
-                module[variable] = function.with_attr("op_pattern", _OPAQUE)
+    for name, kernel in kernels_of(module).items():
+        extents = [extent for buffer in kernel.buffer_map.values() for extent in buffer.shape]
+        if any(str(extent.dtype) != "int64" for extent in extents):
+            module[name] = kernel.with_attr("op_pattern", _OPAQUE)
     return module

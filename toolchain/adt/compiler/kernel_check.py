@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from adt.bundle.libraries import titles
 from adt.bundle.platforms import platform_named
@@ -31,13 +28,13 @@ from adt.compiler.passes.precision.policy import multiplications
 from adt.compiler.targets import ModelTarget
 from adt.errors import AdtError, DownloadError, InputError, RunError, SourceError, ToolNotFound, VerifyFailed
 from adt.host.disk import scratch_directory
-from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, hardly_changed, steps_allowed, within
+from adt.numerics import MAX_CHANGED, TOLERANCES, Array, gaps, hardly_changed, steps_allowed, within
 from adt.package.host_run.opencl import HostOpenCl, opencl_device
 from adt.package.host_run.run import NO_OPENCL, HostRun, run_package, run_packages
 from adt.package.inputs.random import random_inputs
 from adt.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
 
-Arrays = Mapping[str, NDArray[np.generic]]
+Arrays = Mapping[str, Array]
 
 log = logging.getLogger("adt.compile")
 
@@ -67,11 +64,10 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
         compilation = replace(compilation, target=_as_opencl(compilation.target))
     device = opencl_device()
     if obstacle := _obstacle(device, package, compilation.target):
+        reason, remedy = obstacle
         if mode == "on":
-            raise ToolNotFound(
-                f"the kernels cannot be checked here: {obstacle.reason}", remedy=obstacle.remedy
-            )
-        return SkippedCheck(obstacle.reason)
+            raise ToolNotFound(f"the kernels cannot be checked here: {reason}", remedy=remedy)
+        return SkippedCheck(reason)
     count = multiplications(compilation.imported.module)
     if mode == "auto" and count > MUCH and device is not None and not device.gpu:
         return SkippedCheck(
@@ -117,31 +113,25 @@ def _spread(computed: Arrays, expected: Arrays) -> float:
     return max((row.difference for row in rows if row.floating), default=0.0)
 
 
-@dataclass(frozen=True)
-class Obstacle:
-    """Reason why the kernels cannot run here, and what would change that."""
-
-    reason: str
-    remedy: str
-
-
-def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTarget) -> Obstacle | None:
+def _obstacle(
+    device: HostOpenCl | None, package: ModelPackage, target: ModelTarget
+) -> tuple[str, str] | None:
+    """Return why the kernels cannot run here, and what would change that; None: they can."""
     manifest = package.manifest
     if device is None:
-        reason = "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)"
-        return Obstacle(reason, NO_OPENCL)
+        return "this machine has no OpenCL device (apt-get install pocl-opencl-icd gives it one)", NO_OPENCL
     if manifest.libraries:
-        return Obstacle(
+        return (
             f"{titles(manifest.libraries)}, which computes part of it, is not on this machine",
             "Check the same model with --offload none; on the device, adt verify compares the whole package.",
         )
     if target.textures and not device.images:
-        return Obstacle(
+        return (
             f"{device} has no images",
             "Check the same model with --target adreno-buffer, or with another driver (PoCL has images).",
         )
     if manifest.needs_half and not device.fp16:
-        return Obstacle(
+        return (
             f"{device} does not compute in half precision",
             "Check the same model in float32 (--precision float32), or install an OpenCL driver that does: a "
             "GPU's, or Intel's for processors (docs/precision.md).",
@@ -151,10 +141,8 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
 
 def _as_opencl(cuda: ModelTarget) -> ModelTarget:
     """Return the target of OpenCL that has the same schedules."""
-    spec = {name: value for name, value in cuda.spec.items() if name != "arch"}
-    return replace(
-        cuda, name="opencl", device="opencl", vdevices=("opencl",), spec={**spec, "kind": "opencl"}
-    )
+    spec = {name: value for name, value in cuda.spec.items() if name != "arch"} | {"kind": "opencl"}
+    return replace(cuda, name="opencl", device="opencl", vdevices=("opencl",), spec=spec)
 
 
 def _for_host(
@@ -162,21 +150,19 @@ def _for_host(
 ) -> Path:
     """Compile the model to a package that this machine runs: on its OpenCL device, or on its CPU."""
     host = platform_named("host")
-    settings = compilation.settings
-    own = gpu is not None and gpu.device == package.manifest.target.device
-    if own and compilation.platform == host and settings.compile.offload == "none":
-        return package.path
-    directory.mkdir()
+    settings, imported = compilation.settings, compilation.imported
     cpu: dict[str, Any] = {"kind": "llvm", "mtriple": host.llvm_triple(0)}
-    target = (
-        replace(gpu, spec={**gpu.spec, "host": cpu}, cpu_features=())
-        if gpu is not None
-        else ModelTarget("cpu", "cpu", cpu, ("cpu",))
-    )
-    imported = compilation.imported
-    if gpu is None and package.manifest.made.integers:  # floats are rounded otherwise, which adds up
-        module, _ = in_integers(bind_params(imported.module, imported.params), words.DATA)
-        imported = replace(imported, module=module, params={})
+    if gpu is not None:
+        own = gpu.device == package.manifest.target.device and compilation.platform == host
+        if own and settings.compile.offload == "none":
+            return package.path
+        target = replace(gpu, spec={**gpu.spec, "host": cpu}, cpu_features=())
+    else:
+        target = ModelTarget("cpu", "cpu", cpu, ("cpu",))
+        if package.manifest.made.integers:  # floats are rounded otherwise, which adds up
+            module, _ = in_integers(bind_params(imported.module, imported.params), words.DATA)
+            imported = replace(imported, module=module, params={})
+    directory.mkdir()
     there = replace(
         compilation,
         imported=imported,
@@ -206,23 +192,18 @@ def _not_run(error: AdtError, device: HostOpenCl | None, mode: str) -> SkippedCh
 
 
 def _compared(
-    computed: dict[str, NDArray[np.generic]],
-    expected: dict[str, NDArray[np.generic]],
-    package: ModelPackage,
-    device: str,
-    mode: str,
-    limit: float,
+    computed: Arrays, expected: Arrays, package: ModelPackage, device: str, mode: str, limit: float
 ) -> KernelCheck | SkippedCheck:
-    manifest = package.manifest
-    quanta = manifest.made.quanta
+    quanta = package.manifest.made.quanta
     rows = tuple(
         compare(name, computed[name], expected[name], limit, quanta.get(name, 0.0)) for name in expected
     )
-    result = KernelCheck(device=device, inputs=f"random, seed {SEED}", limit=limit, outputs=rows)
     wrong = [row for row in rows if not row.passed]
     empty = [row for row in wrong if row.nothing_finite]
-    if wrong and not empty:
-        textures = manifest.made.textures is not None
+    if not wrong:
+        return KernelCheck(device=device, inputs=f"random, seed {SEED}", limit=limit, outputs=rows)
+    if not empty:
+        textures = package.manifest.made.textures is not None
         raise VerifyFailed(
             f"the kernels compute wrong numbers on {device}: output {wrong[0].name!r} differs from the CPU by"
             f" {wrong[0].difference:.2g} of its magnitude (limit {limit:g})"
@@ -233,29 +214,21 @@ def _compared(
             + " it with the model; --no-check writes the package all the same.",
             details="\n".join(f"{row.name}: {row.difference:.3g}" for row in rows),
         )
-    if empty:
-        reason = (
-            f"nothing finite could be compared: all of output {empty[0].name!r} is NaN or infinite on random "
-            "inputs, on the CPU, too"
+    reason = (
+        f"nothing finite could be compared: all of output {empty[0].name!r} is NaN or infinite on random "
+        "inputs, on the CPU, too"
+    )
+    if mode == "on":
+        raise VerifyFailed(
+            f"the kernels cannot be checked: {reason}",
+            remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "
+            "on inputs for which the model gives numbers.",
         )
-        if mode == "on":
-            raise VerifyFailed(
-                f"the kernels cannot be checked: {reason}",
-                remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "
-                "on inputs for which the model gives numbers.",
-            )
-        log.warning("the kernels are not checked: %s", reason)
-        return SkippedCheck(reason)
-    return result
+    log.warning("the kernels are not checked: %s", reason)
+    return SkippedCheck(reason)
 
 
-def compare(
-    name: str,
-    computed: NDArray[np.generic],
-    expected: NDArray[np.generic],
-    limit: float,
-    quantum: float = 0.0,
-) -> OutputCheck:
+def compare(name: str, computed: Array, expected: Array, limit: float, quantum: float = 0.0) -> OutputCheck:
     """Compare *computed* with *expected*; at most *limit*, and one *quantum* of a quantized output, pass.
 
     The difference is the greatest one over the greatest magnitude expected, or over :data:`LEAST_MAGNITUDE`

@@ -55,8 +55,6 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
     module = _module(kernel, name)
     settings, platform, bundle = job.settings, job.platform, job.bundle
     linker, target = job.linker(), package_target(platform, settings, None)
-    bundled = bundle.manifest.options if bundle else settings.build
-    alignment = bundled.alignment or platform.alignment
     tvm_target = tvm.target.Target(target.spec)
     log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
     with scratch_directory("kernel", beside=out) as scratch:
@@ -67,7 +65,9 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
             tvm_target,
             machine_code(cuda_code(target, settings.tvm)),
         ):
-            built = tvm.compile(_scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(alignment))
+            built = tvm.compile(
+                _scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(job.alignment)
+            )
             linker.export(built, library, scratch)
         if bundle is not None:
             api_level, path = settings.build.api_level, bundle.path
@@ -75,22 +75,22 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
         library.replace(out)
     exported = exported_functions(read_elf(out))
     functions = tuple(name for name in _names(module) if name in exported)
-    return CompiledKernel(out, functions, target.name, target.device, platform.name, alignment)
+    return CompiledKernel(out, functions, target.name, target.device, platform.name, job.alignment)
 
 
 def _module(kernel: Any, name: str) -> Any:
     """Convert *kernel* to an IRModule of named PrimFuncs."""
+    own = ""  # TE calls every function main
     if isinstance(kernel, te.Tensor):
         kernel = [kernel]
     if isinstance(kernel, Sequence) and kernel and all(isinstance(tensor, te.Tensor) for tensor in kernel):
         with tvm_errors("the kernel"):
             kernel = te.create_prim_func(list(kernel))
-        own = ""  # TE calls every function main
-    elif isinstance(kernel, tvm.tirx.PrimFunc):
+    elif isinstance(kernel, tirx.PrimFunc):
         own = str((kernel.attrs or {}).get("global_symbol", ""))
     elif isinstance(kernel, tvm.IRModule) and kernel.functions:
         for variable, function in kernel.functions.items():
-            if not isinstance(function, tvm.tirx.PrimFunc):
+            if not isinstance(function, tirx.PrimFunc):
                 raise ModelError(
                     f"{variable.name_hint} is no kernel but a {type(function).__name__}",
                     remedy="Give a module of PrimFuncs; a whole model is compiled by adt.compile(…).",
@@ -102,7 +102,7 @@ def _module(kernel: Any, name: str) -> Any:
                 f"the module has {len(kernel.functions)} functions and one name was given: {name}",
                 remedy="Leave the name out: each keeps its own.",
             )
-        (kernel,), own = kernel.functions.values(), ""
+        (kernel,) = kernel.functions.values()
     else:
         raise ModelError(
             f"a {type(kernel).__name__} is no kernel",
@@ -120,7 +120,6 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
     """Give a simple schedule to each function of a GPU that has none of its own."""
     if target.device == "cpu":
         return module
-
     done = {
         variable: function.with_attr("tirx.is_scheduled", True) if _is_bound(function) else function
         for variable, function in module.functions.items()
@@ -131,7 +130,9 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
 
 def _is_bound(function: Any) -> bool:
     """Return True if the function already says what a thread of the GPU does."""
-    loops = any(loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For))
-    return loops or any(
-        statement.attr_key == "thread_extent" for statement in tir_nodes(function.body, tirx.AttrStmt)
+    return any(
+        statement.attr_key == "thread_extent"
+        if isinstance(statement, tirx.AttrStmt)
+        else statement.thread_binding is not None
+        for statement in tir_nodes(function.body, (tirx.For, tirx.AttrStmt))
     )

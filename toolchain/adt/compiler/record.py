@@ -19,7 +19,6 @@ from adt.compiler.importers.functions import GPU_KINDS
 from adt.compiler.lowered import Capture, read_main
 from adt.errors import last_line
 from adt.host import manifest
-from adt.host.cache import file_sha256
 from adt.package.files import INSPECT, inspection_names
 from adt.package.graphs import PLAIN, compress, kernels_of
 from adt.package.inspection.graph import GRAPH, DeviceKernel, Subgraph
@@ -66,10 +65,7 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
 
 def recorded_files(package: Path) -> dict[str, PackageFile]:
     """Describe every file below ``inspect/`` of the directory *package*, for mod.json."""
-    return {
-        name: PackageFile(file_sha256(package / name), (package / name).stat().st_size)
-        for name in inspection_names(package)
-    }
+    return {name: PackageFile.of(package / name) for name in inspection_names(package)}
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from adt.host.artefact import PACKAGE, kind_of, not_a
 from adt.host.cache import file_sha256
 from adt.host.directories import data_dir
 from adt.host.document import HIDDEN, form
-from adt.host.elf import read_elf
+from adt.host.elf import ElfFacts, read_elf
 from adt.package.files import INSPECT, LIBRARY, PARAMS, inspection_names
 from adt.package.graphs import PLAIN
 from adt.package.inspection.inspection import Inspection, load_arrays
@@ -89,11 +89,10 @@ def _code(package: ModelPackage) -> Iterator[Finding]:
     except AdtError as error:
         yield Finding(CODE, False, error.what)
         return
-    symbols = tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
     for what, actual, described in (
         ("machine", elf.machine, facts.target.machine),
         ("needed libraries", elf.needed, facts.files[LIBRARY].needed),
-        ("context symbols", symbols, facts.tvm.context_symbols),
+        ("context symbols", context_symbols(elf), facts.tvm.context_symbols),
     ):
         if actual != described:
             yield Finding(
@@ -101,6 +100,11 @@ def _code(package: ModelPackage) -> Iterator[Finding]:
             )
             return
     yield Finding(CODE, True, f"{elf.machine}, module ABI as described, {len(elf.functions)} functions")
+
+
+def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
+    """Return the data symbols of a module that the runtime fills with its functions: the module's ABI."""
+    return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
 
 
 def _shown(value: str | tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from adt.bundle.platforms import PLATFORMS
 from adt.errors import InputError, PackageError
 from adt.host import manifest
 from adt.host.artefact import PACKAGE, not_a
+from adt.host.cache import file_sha256
 from adt.limits import MOST_ELEMENTS
 from adt.numerics import Array
 from adt.package.files import LIBRARY, PARAMS, is_inside
@@ -234,6 +235,11 @@ class PackageFile:
     """Bytes."""
     needed: tuple[str, ...] = ()
     """DT_NEEDED of mod.so."""
+
+    @classmethod
+    def of(cls, path: Path, needed: tuple[str, ...] = ()) -> PackageFile:
+        """Describe the file *path*."""
+        return cls(file_sha256(path), path.stat().st_size, needed)
 
 
 @dataclass(frozen=True)
