@@ -93,13 +93,10 @@ def _json_labels(path: Path, text: str) -> tuple[str, ...]:
     try:
         document = parse_json(text)
         if isinstance(document, dict):
-            numbered = {int(key): _label(value) for key, value in document.items()}
-            if set(numbered) != set(range(len(numbered))):
-                raise refused
-            labels = tuple(numbered[number] for number in range(len(numbered)))
-        else:
-            labels = tuple(_label(value) for value in document)
-    except (ValueError, TypeError, RecursionError) as error:
+            numbered = {int(key): value for key, value in document.items()}
+            document = [numbered[number] for number in range(len(numbered))]
+        labels = tuple(map(_label, document))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise refused from error
     if not labels:
         raise refused
@@ -127,7 +124,10 @@ def rank(
     name, scores = _scores(outputs, labels)
     numbers = scores.astype(np.float64)
     applied, already, reason = _softmax_wanted(scores, numbers, softmax)
-    probabilities = _softmax(numbers) if applied else numbers
+    probabilities = numbers
+    if applied:
+        powers = np.exp(numbers - numbers.max(axis=1, keepdims=True))
+        probabilities = powers / powers.sum(axis=1, keepdims=True)
     rows = []
     for values, shares in zip(numbers, probabilities, strict=True):
         # stable, so that of equal scores the first class comes first; NaN last
@@ -151,27 +151,26 @@ def check_scores(outputs: Sequence[TensorSpec], labels: Sequence[str]) -> None:
     import numpy as np
 
     if all(isinstance(extent, int) for spec in outputs for extent in spec.shape):
-        zero = {spec.name: np.zeros((), spec.dtype) for spec in outputs}
-        _scores(
-            {spec.name: np.broadcast_to(zero[spec.name], tuple(map(int, spec.shape))) for spec in outputs},
-            labels,
-        )
+        zeros = {
+            spec.name: np.broadcast_to(np.zeros((), spec.dtype), tuple(map(int, spec.shape)))
+            for spec in outputs
+        }
+        _scores(zeros, labels)
 
 
 def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:
     """Find the output with scores, as [batch, classes]."""
     candidates = {name: rows for name, array in outputs.items() if (rows := _rows(array)) is not None}
     if labels and len(candidates) > 1:
-        candidates = {
-            name: rows for name, rows in candidates.items() if rows.shape[1] == len(labels)
-        } or candidates
+        fitting = {name: rows for name, rows in candidates.items() if rows.shape[1] == len(labels)}
+        candidates = fitting or candidates
     if len(candidates) != 1:
         has = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in outputs.items())
         raise InputError(
             f"{len(candidates)} outputs look like scores of classes, not one: {has}",
             remedy="Leave --labels, --top and --softmax away, and look at the outputs: --output FILE.npz",
         )
-    name, rows = next(iter(candidates.items()))
+    ((name, rows),) = candidates.items()
     if labels and rows.shape[1] != len(labels):
         raise InputError(
             f"there are {len(labels)} labels and {rows.shape[1]} classes in the output {name}",
@@ -214,11 +213,3 @@ def _softmax_wanted(
     if not finite:
         return False, False, "some scores are not finite"
     return True, False, "the scores do not sum to 1"
-
-
-def _softmax(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
-    powers: NDArray[np.float64] = np.exp(numbers - numbers.max(axis=1, keepdims=True))
-    shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
-    return shares

@@ -18,6 +18,7 @@ import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -115,10 +116,7 @@ def unpack_cached(archive: Path) -> Path:
     """Return the contents of *archive*, unpacked on first use; PackageError if it is none of a package."""
     if not archive.is_file():
         raise not_a(PACKAGE, archive)
-    directory, _ = cache.entry(
-        f"unpacked/{cache.file_sha256(archive)}", lambda directory: unpack(archive, directory)
-    )
-    return directory
+    return cache.entry(f"unpacked/{cache.file_sha256(archive)}", partial(unpack, archive))[0]
 
 
 def unpack(archive: Path, directory: Path) -> None:
@@ -164,9 +162,8 @@ def write_params(params: Mapping[str, Any], path: Path, alignment: int) -> None:
     """Write *params* as *path*; each larger parameter begins at a multiple of *alignment* bytes."""
     import tvm
 
-    tvm.runtime.save_param_dict_to_file(
-        dict(params) if alignment == 1 else _aligned(params, alignment), str(path)
-    )
+    aligned = dict(params) if alignment == 1 else _aligned(params, alignment)
+    tvm.runtime.save_param_dict_to_file(aligned, str(path))
 
 
 def read_tensors(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.host.extras import load
@@ -253,8 +253,7 @@ def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[n
     before = f"{picture.width}x{picture.height}"
     picture, note = _sized(picture, _size(form, options, picture), options)
     array = np.asarray(picture, dtype=np.uint8)
-    if array.ndim == 2:
-        # grey is widened where it was asked for
+    if array.ndim == 2:  # grey is widened where it was asked for
         array = np.repeat(array[..., np.newaxis], form.channels, axis=2)
     if form.color == "BGR":
         array = array[..., ::-1]
@@ -267,7 +266,9 @@ def _upright(file: Path, color: str) -> Image:
 
     smaller = "Make it smaller in another program first, if you trust it."
     try:
-        with open_regular(file, MAX_FILE) as data, _bounded(), _opened(data) as opened:
+        Image.init()
+        formats = [name for name in FORMATS if name in Image.OPEN]
+        with open_regular(file, MAX_FILE) as data, _bounded(), Image.open(data, formats=formats) as opened:
             if opened.format in JPEG and file.read_bytes().count(SCAN) > MAX_SCANS:
                 raise InputError(f"{file} has more than {MAX_SCANS} scans", remedy=smaller)
             opened.load()
@@ -275,25 +276,25 @@ def _upright(file: Path, color: str) -> Image:
             return _eight_bits(picture).convert("L" if color == "GRAY" else "RGB")
     except InputError:
         raise
+    except FileNotFoundError as error:
+        raise InputError(f"there is no picture {file}", remedy="Check --image.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{file} is a directory", remedy="Name a file: --image FILE") from error
+    except PermissionError as error:
+        raise InputError(f"{file} may not be read", remedy="Check its permissions.") from error
+    except UnidentifiedImageError as error:
+        raise InputError(
+            f"{file} is no picture in a format that is read",
+            remedy="Convert it to PNG or JPEG, or leave it out; arrays are .npz, .npy files "
+            "(adt run: --input).",
+        ) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InputError(f"{file} has far too many pixels: {error}", remedy=smaller) from error
     except Exception as error:  # a decoder's own, too: OSError, SyntaxError, EOFError, struct.error, …
-        what, remedy = {
-            FileNotFoundError: (f"there is no picture {file}", "Check --image."),
-            UnidentifiedImageError: (
-                f"{file} is no picture in a format that is read",
-                "Convert it to PNG or JPEG, or leave it out; arrays are .npz, .npy files (adt run: --input).",
-            ),
-            Image.DecompressionBombError: (f"{file} has far too many pixels: {error}", smaller),
-            Image.DecompressionBombWarning: (f"{file} has far too many pixels: {error}", smaller),
-            IsADirectoryError: (f"{file} is a directory", "Name a file: --image FILE"),
-            PermissionError: (f"{file} may not be read", "Check its permissions."),
-        }.get(
-            type(error),
-            (
-                f"the picture {file} cannot be read: {error}",
-                "It may be damaged: get it again, or save it anew as PNG.",
-            ),
-        )
-        raise InputError(what, remedy=remedy) from error
+        raise InputError(
+            f"the picture {file} cannot be read: {error}",
+            remedy="It may be damaged: get it again, or save it anew as PNG.",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -310,22 +311,14 @@ def _bounded() -> Iterator[None]:
         Image.MAX_IMAGE_PIXELS = before
 
 
-def _opened(data: IO[bytes]) -> Image:
-    """Open the picture, without decoding it yet."""
-    from PIL import Image
-
-    Image.init()
-    return Image.open(data, formats=[name for name in FORMATS if name in Image.OPEN])
-
-
 def _eight_bits(picture: Image) -> Image:
     """Convert 16 bits a pixel to 8, where Pillow would cut off what is above 255, and palettes to colours."""
     import numpy as np
     from PIL import Image
 
+    if picture.mode == "F":
+        raise ValueError("its pixels are floats, of no known range")
     if not picture.mode.startswith("I"):
-        if picture.mode == "F":
-            raise ValueError("its pixels are floats, of no known range")
         # a palette's transparency would be warned of
         return picture.convert("RGBA") if picture.mode == "P" else picture
     values = np.clip(np.asarray(picture), 0, 0xFFFF).astype(np.int32)
@@ -334,7 +327,7 @@ def _eight_bits(picture: Image) -> Image:
 
 def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, int]:
     """Return width and height that the input has; where it is open those of --resize, else the picture's."""
-    default = options.resize if len(options.resize) == 2 else (picture.width, picture.height)
+    default = options.resize if len(options.resize) == 2 else picture.size
     width = form.width if isinstance(form.width, int) else default[0]
     height = form.height if isinstance(form.height, int) else default[1]
     if not options.crop and options.resize and options.resize != (width, height):
@@ -350,11 +343,13 @@ def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, in
 
 def _sized(picture: Image, size: tuple[int, int], options: PictureOptions) -> tuple[Image, str]:
     """Resize the picture, and cut it where that is asked for; say what was done, too."""
-    width, height = size
+    from PIL import Image
+
+    resample, (width, height) = Image.Resampling[options.resample.upper()], size
     if not options.crop:
         if picture.size == size:
             return picture, ""
-        return _resized(picture, size, options.resample), f" resized to {width}x{height}"
+        return picture.resize(size, resample), f" resized to {width}x{height}"
     if len(options.resize) == 1:
         factor = options.resize[0] / min(picture.size)
     else:
@@ -373,16 +368,10 @@ def _sized(picture: Image, size: tuple[int, int], options: PictureOptions) -> tu
             remedy=f"Resize to more: --resize {max(size)}",
         )
     if larger != picture.size:
-        picture = _resized(picture, larger, options.resample)
+        picture = picture.resize(larger, resample)
     left, top = round((larger[0] - width) / 2), round((larger[1] - height) / 2)
     cut = picture.crop((left, top, left + width, top + height))
     return cut, f" resized to {larger[0]}x{larger[1]}, the middle {width}x{height}"
-
-
-def _resized(picture: Image, size: tuple[int, int], resample: str) -> Image:
-    from PIL import Image
-
-    return picture.resize(size, Image.Resampling[resample.upper()])
 
 
 def _normalised(pixels: NDArray[Any], spec: TensorSpec, options: PictureOptions) -> tuple[NDArray[Any], str]:

@@ -52,11 +52,9 @@ def random_inputs(specs: Sequence[TensorSpec], seed: int, fill_mode: str = "rand
 
 def _array(spec: TensorSpec, seed: int, fill_mode: str) -> Array:
     remedy = "Give the inputs in a file (--input in.npz), or compile with --shape."
-    shape: list[int] = []
-    for extent in spec.shape:
-        if isinstance(extent, str):
-            raise InputError(f"input {spec.name} has the symbolic dimension {extent}", remedy=remedy)
-        shape.append(extent)
+    if symbols := [extent for extent in spec.shape if isinstance(extent, str)]:
+        raise InputError(f"input {spec.name} has the symbolic dimension {symbols[0]}", remedy=remedy)
+    shape = tuple(map(int, spec.shape))
     if spec.dtype not in (*_FLOAT_BITS, *_INTEGERS, "bool"):
         raise InputError(
             f"no values can be made up for input {spec.name} of type {spec.dtype}", remedy=remedy
@@ -72,9 +70,8 @@ def _array(spec: TensorSpec, seed: int, fill_mode: str) -> Array:
 
 
 def _random(spec: TensorSpec, size: int, seed: int) -> Array:
-    stream = _mix(seed + _fnv1a64(spec.name))
-    counters = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(stream)
-    words = _mix_all(counters)
+    stream = _mixed(np.array([(seed + _fnv1a64(spec.name)) & _MASK], np.uint64))
+    words = _mixed(np.arange(1, size + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + stream)
     if bits := _FLOAT_BITS.get(spec.dtype):
         # Exact all the way: the integer has no more bits than the type's significand.
         values: NDArray[np.float64] = (words >> np.uint64(64 - bits)).astype(np.float64) * 2.0**-bits
@@ -86,11 +83,7 @@ def _random(spec: TensorSpec, size: int, seed: int) -> Array:
 
 
 def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> Array:
-    numbers = (
-        np.arange(size, dtype=np.int64)
-        if fill_mode == "arange"
-        else np.full(size, fill_mode == "ones", "int64")
-    )
+    numbers = np.arange(size) if fill_mode == "arange" else np.full(size, fill_mode == "ones", "int64")
     if bits := _FLOAT_BITS.get(spec.dtype):
         return (numbers % (1 << bits)).astype(spec.dtype)
     if spec.dtype == "bool":
@@ -109,14 +102,7 @@ def _range(spec: TensorSpec) -> tuple[int, int]:
     return low, max(spec.values.most - low + 1, 1)
 
 
-def _mix(z: int) -> int:
-    z &= _MASK
-    z = (z ^ (z >> 30)) * _MULTIPLIERS[0] & _MASK
-    z = (z ^ (z >> 27)) * _MULTIPLIERS[1] & _MASK
-    return z ^ (z >> 31)
-
-
-def _mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MULTIPLIERS[0])
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MULTIPLIERS[1])
     return z ^ (z >> np.uint64(31))

@@ -9,7 +9,7 @@ import os
 import re
 import textwrap
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,7 +31,9 @@ from adt.package.package import ModelPackage, load_package
 LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}  # languages of a GPU's kernels, by device
 
 MOST_TEXT = 1 << 30  # bytes that a compressed text may unpack to
-_FUNCTION = re.compile(r"^    @T\.prim_func.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(
+    r"^    @T\.prim_func[^\n]*\n    def (\w+)\(.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,8 @@ class Inspection:
 
     def tir_functions(self) -> dict[str, str]:
         """Read the text of each scheduled kernel, by its function's name."""
-        functions = {}
-        for text in _FUNCTION.findall(self.tir()):
-            if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
-                functions[name[1]] = textwrap.dedent(text).rstrip() + "\n"
-        return functions
+        matches = _FUNCTION.finditer(self.tir())
+        return {match[1]: textwrap.dedent(match[0]).rstrip() + "\n" for match in matches}
 
     def cpu(self) -> tuple[CpuKernel, ...]:
         """Return the kernels of a CPU and their schedules, the one with the most operations first."""
@@ -153,10 +152,9 @@ class Inspection:
                 remedy=facts.compile_command("--target", "cpu"),
             )
         tuned = {kernel.name for kernel in facts.kernels if kernel.tuned}
-        calls = [call for call in self.graph.calls if call.kind == KERNEL]
         kernels = []
         for name, text in self.tir_functions().items():
-            own = [call.flops for call in calls if call.name == name]
+            own = [call.flops for call in self.graph.calls if (call.kind, call.name) == (KERNEL, name)]
             if not own:  # a view
                 continue
             words = re.search(rf'"{CPU_SCHEDULE}": "([^"]*)"', text)
@@ -208,7 +206,8 @@ class Inspection:
 
     def params(self) -> tuple[Param, ...]:
         """Return name, shape, size and range of each parameter, in the order of ``main``."""
-        return read_params(self.package)
+        images = {name for entry in self.package.manifest.entries for name in entry.images}
+        return tuple(_row(name, array, image=name in images) for name, array in load_arrays(self.package))
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file of the package; of ``inspect/`` the sum."""
@@ -218,9 +217,9 @@ class Inspection:
 
     def by_function(self) -> Mapping[str, tuple[str, ...]]:
         """Group the device kernels by the function that launches them."""
-        kernels: dict[str, tuple[str, ...]] = {}
+        kernels = defaultdict[str, tuple[str, ...]](tuple)
         for kernel in self.graph.kernels:
-            kernels[kernel.function] = (*kernels.get(kernel.function, ()), kernel.name)
+            kernels[kernel.function] += (kernel.name,)
         return kernels
 
     @property
@@ -272,14 +271,8 @@ class Param:
     """On the device it lies in an image."""
 
 
-def read_params(package: ModelPackage) -> tuple[Param, ...]:
-    """Return each parameter, in the order in which they follow the inputs of ``main``; others after them."""
-    images = {name for entry in package.manifest.entries for name in entry.images}
-    return tuple(_row(name, array, image=name in images) for name, array in load_arrays(package))
-
-
 def load_arrays(package: ModelPackage) -> Iterator[tuple[str, Array]]:
-    """Load name and contents of each parameter, in the order of :func:`read_params`."""
+    """Load name and contents of each parameter, in the order of ``main``, which may not take the last."""
     path = package.path / PARAMS
     try:
         arrays = read_tensors(path)
@@ -297,15 +290,13 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, Array]]:
 def _row(name: str, array: Any, *, image: bool) -> Param:
     import numpy as np
 
-    size = int(array.nbytes)
     low = high = mean = None
     numbers = array.astype(np.float64) if array.dtype.kind not in "biu" else array
     finite = numbers[np.isfinite(numbers)]
     if finite.size:
         low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
-    missing = int(numbers.size - finite.size)
-    shape = tuple(map(int, array.shape))
-    return Param(name, shape, str(array.dtype), size, low, high, mean, missing, image)
+    missing = numbers.size - finite.size
+    return Param(name, array.shape, str(array.dtype), array.nbytes, low, high, mean, missing, image)
 
 
 APART = ("kernels", "files", "inspection")
@@ -365,36 +356,29 @@ class PackageDiff:
     @property
     def empty(self) -> bool:
         """True if nothing differs."""
-        return not (
-            self.fields or self.kernels or self.params or self.sizes or self.memory or not self.identical
-        )
+        differs = self.fields or self.kernels or self.params or self.sizes or self.memory
+        return self.identical and not differs
 
 
 def compare(before: Inspection, after: Inspection) -> PackageDiff:
     """Compare two packages."""
-    kernels = _names(_sources(before), _sources(after))
     params, changed = _params(before, after)
     hashes = [[facts.sha256 for facts in i.package.manifest.files.values()] for i in (before, after)]
-    fields = [_fields(i) for i in (before, after)]
-    memory = [_memory(i) if i.recorded else {} for i in (before, after)]
+    recorded = before.recorded and after.recorded
     return PackageDiff(
-        _changed(fields[0], fields[1]),
-        kernels,
+        _changed(_fields(before), _fields(after)),
+        _names(_sources(before), _sources(after)),
         params,
         changed,
         _changed(before.sizes(), after.sizes()),
-        _changed(memory[0], memory[1]) if all(memory) else (),
+        _changed(_memory(before), _memory(after)) if recorded else (),
         identical=hashes[0] == hashes[1],
     )
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
-    names = dict.fromkeys([*before, *after])
-    return tuple(
-        Difference(name, before.get(name), after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    )
+    rows = [Difference(name, before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])]
+    return tuple(row for row in rows if row.before != row.after)
 
 
 def _fields(inspection: Inspection) -> dict[str, Any]:
@@ -403,10 +387,10 @@ def _fields(inspection: Inspection) -> dict[str, Any]:
 
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, list | tuple) and any(isinstance(part, dict) for part in value):
+        value = dict(enumerate(value))
     if isinstance(value, dict) and value:
         return [row for name, part in value.items() for row in _flat(part, f"{prefix}{name}.")]
-    if isinstance(value, list | tuple) and any(isinstance(part, dict) for part in value):
-        return [row for index, part in enumerate(value) for row in _flat(part, f"{prefix}{index}.")]
     return [(prefix.removesuffix("."), list(value) if isinstance(value, tuple) else value)]
 
 
@@ -424,13 +408,11 @@ def _sources(inspection: Inspection) -> dict[str, Any]:
         kernel.name: [kernel.device, kernel.textures, kernel.tuned, ""]
         for kernel in inspection.package.manifest.kernels
     }
-    if not inspection.recorded:
-        return facts
-    scheduled = inspection.tir_functions()
-    sources = inspection.sources()
-    launched = inspection.by_function()
-    for name, known in facts.items():
-        known[3] = scheduled.get(name, "") + "".join(sources[kernel] for kernel in launched.get(name, ()))
+    if inspection.recorded:
+        scheduled, sources = inspection.tir_functions(), inspection.sources()
+        launched = inspection.by_function()
+        for name, known in facts.items():
+            known[3] = scheduled.get(name, "") + "".join(sources[kernel] for kernel in launched.get(name, ()))
     return facts
 
 
