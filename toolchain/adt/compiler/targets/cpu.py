@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from adt.bundle.platforms import PLATFORMS, Platform
@@ -34,13 +33,8 @@ DECISIVE = {
 NATIVE = "native"  # this machine's own processor
 _SPELLINGS = {
     "AARCH64": {"fp16": "fullfp16", "simd": "neon", "asimd": "neon", "lrcpc": "rcpc", **LLVM_NAMES},
-    "ARM": {
-        "asimd": "neon",
-        "asimddp": "dotprod",
-        "asimdhp": "fullfp16",
-        "vfpv4": "vfp4",
-        "idiv": "hwdiv-arm",
-    },
+    "ARM": {name: LLVM_NAMES[name] for name in ("asimddp", "asimdhp")}
+    | {"asimd": "neon", "vfpv4": "vfp4", "idiv": "hwdiv-arm"},
     "X86_64": {"vnni": "avx512vnni", "sse4_1": "sse4.1", "sse4_2": "sse4.2"},
 }
 """Names that compilers and kernels give features, by ELF machine, where LLVM's is another one."""
@@ -123,12 +117,13 @@ def _of_soc(soc: Soc, platform: Platform, triple: str) -> CpuChoice:
             remedy="Name the platform of the device with --for, or leave --cpu out.",
         )
     has, known = llvm.core_features(triple, soc.code), llvm.features(triple)
-    features = []
-    for kernel, name in LLVM_NAMES.items():
-        if name in known and (name in has) != (kernel in soc.offers):
-            features.append(("-" if name in has else "+") + name)
+    features = tuple(
+        ("-" if name in has else "+") + name
+        for kernel, name in LLVM_NAMES.items()
+        if name in known and (name in has) != (kernel in soc.offers)
+    )
     log.debug("%s: code for %s %s (%s)", soc.name, soc.code, " ".join(features), soc.source)
-    return CpuChoice(soc.code, tuple(features))
+    return CpuChoice(soc.code, features)
 
 
 def _native(platform: Platform, triple: str) -> CpuChoice:
@@ -140,11 +135,10 @@ def _native(platform: Platform, triple: str) -> CpuChoice:
             f"instead of --for {platform.name}.",
         )
     core, offers = llvm.native()
-    has = llvm.core_features(triple, core)
+    has, known = llvm.core_features(triple, core), llvm.features(triple)
     missing = [f"-{name}" for name, there in sorted(offers.items()) if not there and name in has]
-    more = [f"+{name}" for name, there in sorted(offers.items()) if there and name not in has]
-    known = llvm.features(triple)
-    return CpuChoice(core, (*missing, *(word for word in more if word[1:] in known)))
+    more = [f"+{name}" for name, there in sorted(offers.items()) if there and name in known - has]
+    return CpuChoice(core, (*missing, *more))
 
 
 def _feature(word: str, platform: Platform, triple: str) -> str:
@@ -154,18 +148,15 @@ def _feature(word: str, platform: Platform, triple: str) -> str:
     name = spellings.get(name, name)
     known = llvm.features(triple)
     if name not in known:
+        # not the tuning switches and core names that LLVM keeps among them
+        likely = [other for other in known if not re.match(r"a\d\d|use-|fuse-|no-|slow-|fast-", other)]
         raise ConfigError(
-            f"LLVM knows no feature {word[1:]!r} for {platform.name}.{did_you_mean(name, _speakable(known))}",
+            f"LLVM knows no feature {word[1:]!r} for {platform.name}.{did_you_mean(name, likely)}",
             remedy=f"Among those that it knows: {', '.join(sorted(set(LLVM_NAMES.values()) & known))}"
             if platform.machine == "AARCH64"
             else "Take the names that LLVM's `llc -mattr=help` lists for the processor.",
         )
     return sign + name
-
-
-def _speakable(features: Iterable[str]) -> list[str]:
-    """Keep features that people mean: not the tuning switches and core names that LLVM keeps among them."""
-    return [name for name in features if not re.match(r"a\d\d|use-|fuse-|no-|slow-|fast-", name)]
 
 
 def warn_of_sve(text: str, platform: Platform, api_level: int) -> None:

@@ -12,12 +12,8 @@ from adt.bundle.platforms import PLATFORMS
 def _target(triple: str, core: str = "", features: tuple[str, ...] = ()) -> Any:
     import tvm
 
-    described: dict[str, Any] = {"kind": "llvm", "mtriple": triple}
-    if core:
-        described["mcpu"] = core
-    if features:
-        described["mattr"] = list(features)
-    return tvm.target.Target(described)
+    facts = {"mtriple": triple, "mcpu": core, "mattr": list(features)}
+    return tvm.target.Target({"kind": "llvm"} | {name: value for name, value in facts.items() if value})
 
 
 @functools.cache
@@ -48,9 +44,8 @@ def native() -> tuple[str, Mapping[str, bool]]:
     from tvm.target import codegen
 
     features = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")() or {}
-    return str(codegen.llvm_get_system_cpu()), {
-        str(name): bool(present) for name, present in features.items()
-    }
+    offers = {str(name): bool(present) for name, present in features.items()}
+    return str(codegen.llvm_get_system_cpu()), offers
 
 
 def host_target() -> Any:

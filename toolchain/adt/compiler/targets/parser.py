@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
@@ -46,7 +46,7 @@ _FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", 
 _IDLE = ("model", "libs", "tag", "mabi", *_FORMER)  # options that change nothing that adt compiles
 _KINDS = ("llvm", "opencl", "clml", "vulkan", "cuda", "rocm", "metal", "hexagon", "webgpu", "nvptx", "c")
 """Kinds of TVM 0.25, and tvmc's ``clml``."""
-_ARCHES = {"aarch64": "AARCH64", "arm64": "AARCH64", "x86_64": "X86_64", "amd64": "X86_64"}
+_ARCHES = {"aarch64": "AARCH64", "arm64": "AARCH64", "x86_64": "X86_64", "amd64": "X86_64", "arm": "ARM"}
 CLML = "--target adreno --offload clml"
 CHIPS = {
     chip: architecture
@@ -104,11 +104,10 @@ class ParsedTarget:
     @property
     def options(self) -> str:
         """Options of ``adt compile``."""
-        words = [f"--target {self.name}" + f":{self.arch}" * bool(self.arch)]
+        words = [f"--for {self.platform}"] if self.platform and self.name != "host" else []
+        words.append(f"--target {self.name}" + f":{self.arch}" * bool(self.arch))
         if self.cpu:
             words.append(f"--cpu {self.cpu}")
-        if self.platform and self.name != "host":
-            words.insert(0, f"--for {self.platform}")
         more = [f"{key}={value}" for key, value in {**self.gpu, **self.llvm}.items()]
         return " ".join(words) + (f" with {', '.join(more)}" if more else "")
 
@@ -116,10 +115,8 @@ class ParsedTarget:
 def parse_target(text: str) -> ParsedTarget:
     """Parse *text*, a target in any of its spellings."""
     text = text.strip()
-    if text == "host":
-        return ParsedTarget("host", platform="host", plain=True)
     if text in NAMES:
-        return ParsedTarget(text, plain=True)
+        return ParsedTarget(text, platform="host" if text == "host" else "", plain=True)
     if text.startswith("cuda:"):
         return ParsedTarget("cuda", arch=architecture(text.removeprefix("cuda:")), plain=True)
     if text.startswith("{"):
@@ -136,17 +133,13 @@ def parse_target(text: str) -> ParsedTarget:
 
 
 def _from_json(text: str) -> dict[str, Any]:
+    remedy = 'For example: --target \'{"kind": "opencl", "device": "mali"}\''
     try:
         spec = parse_json(text)
     except ValueError as error:
-        raise ConfigError(
-            f"the target {text!r} is not JSON: {error}",
-            remedy='For example: --target \'{"kind": "opencl", "device": "mali"}\'',
-        ) from error
+        raise ConfigError(f"the target {text!r} is not JSON: {error}", remedy=remedy) from error
     if not isinstance(spec.get("kind"), str):
-        raise ConfigError(
-            f"the target {text!r} has no kind", remedy='Give one: {"kind": "opencl", "device": "mali"}'
-        )
+        raise ConfigError(f"the target {text!r} has no kind", remedy=remedy)
     return dict(spec)
 
 
@@ -171,9 +164,9 @@ def _from_classic(text: str) -> dict[str, Any]:
     comma = r",\s+" if "-" in text else r",\s*"  # without a space it belongs to an option's value
     parts = [_parse_kind(part, text) for part in re.split(rf"{comma}(?=(?:{'|'.join(_KINDS)})\b)", text)]
     first, *others = parts
+    if any(part["kind"] == "clml" for part in parts):
+        raise _offload_error(text)
     for other in others:
-        if "clml" in (first["kind"], other["kind"]):
-            raise _offload_error(text)
         if other["kind"] != "llvm" or first["kind"] not in ("opencl", "cuda"):
             raise ConfigError(
                 f"the target {text!r} names several devices",
@@ -188,9 +181,8 @@ def _parse_kind(text: str, whole: str) -> dict[str, Any]:
     try:
         kind, *words = shlex.split(text) or [""]
     except ValueError as error:
-        raise ConfigError(
-            f"the target {whole!r} cannot be read: {error}", remedy="Close its quotes."
-        ) from error
+        what = f"the target {whole!r} cannot be read: {error}"
+        raise ConfigError(what, remedy="Close its quotes.") from error
     spec: dict[str, Any] = {"kind": kind}
     host: dict[str, Any] = {}
     while words:
@@ -203,7 +195,7 @@ def _parse_kind(text: str, whole: str) -> dict[str, Any]:
         name, equals, value = word.lstrip("-").partition("=")
         if not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
-        name = {"target": "mtriple"}.get(name, name)
+        name = "mtriple" if name == "target" else name
         if name == "host":
             host |= _parse_kind(value, whole)
         elif kind != "llvm" and name in _LLVM:
@@ -242,28 +234,23 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
             remedy=f"Choose one of: {', '.join(NAMES)}.",
         )
     known = (*_COMMON, *_FORMER, *_KNOWN[kind])
-    for name in spec:
-        if name not in known:
-            raise ConfigError(
-                f"the target {text!r} has an unknown option {name!r}.{did_you_mean(name, known)}",
-                remedy=f"Those of {kind} are: {', '.join(name for name in known if name not in _IDLE)}.",
-            )
+    if unknown := [name for name in spec if name not in known]:
+        raise ConfigError(
+            f"the target {text!r} has an unknown option {unknown[0]!r}.{did_you_mean(unknown[0], known)}",
+            remedy=f"Those of {kind} are: {', '.join(name for name in known if name not in _IDLE)}.",
+        )
     if kind == "llvm":
         return _cpu(spec, text, "cpu")
     keys = _list(spec.get("keys", ()))
     device = str(spec.get("device", ""))
     if "clml" in keys:
         raise _offload_error(text)
-    if kind == "cuda":
-        name = kind
-    elif device == "adreno" or "adreno" in keys:
-        textures = "texture" in keys or (classic and not keys)
-        name = "adreno" if textures else "adreno-buffer"
-    else:
-        name = "mali" if device in ("mali", "bifrost") or "mali" in keys else "opencl"
-    gpu = {
-        key: _whole(key, value, text) for key, value in spec.items() if key in _KNOWN[kind] and key != "arch"
-    }
+    name = kind
+    if kind == "opencl" and (device == "adreno" or "adreno" in keys):
+        name = "adreno" if "texture" in keys or (classic and not keys) else "adreno-buffer"
+    elif kind == "opencl" and (device in ("mali", "bifrost") or "mali" in keys):
+        name = "mali"
+    gpu = {key: _whole(key, spec[key], text) for key in spec if key in _KNOWN[kind] and key != "arch"}
     host = spec.get("host", {"kind": "llvm"})
     if isinstance(host, str):
         host = _parse_kind(host, text)
@@ -277,7 +264,7 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
     if name in ("opencl", "cuda") and device:
         ignored = (*ignored, f"device={device}")
     arch = architecture(str(spec["arch"])) if "arch" in spec else ""
-    return ParsedTarget(name, cpu.triple, cpu.platform, cpu.cpu, gpu, arch, cpu.llvm, ignored)
+    return replace(cpu, gpu=gpu, arch=arch, ignored=ignored)
 
 
 def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:
@@ -285,18 +272,14 @@ def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:
     triple = str(spec.get("mtriple", ""))
     cpu = ",".join([*filter(None, [str(spec.get("mcpu", ""))]), *_list(spec.get("mattr", ()))])
     platform = platform_of(triple, text) if triple else ""
-    abi = spec.get("mfloat-abi")
-    if platform and abi and abi != (PLATFORMS[platform].float_abi or abi):
+    abi, usual = spec.get("mfloat-abi"), PLATFORMS[platform].float_abi if platform else ""
+    if abi and usual and abi != usual:
         raise ConfigError(
-            f"the target {text!r} passes floats {abi}, {platform} passes them "
-            f"{PLATFORMS[platform].float_abi}",
+            f"the target {text!r} passes floats {abi}, {platform} passes them {usual}",
             remedy="Leave -mfloat-abi out.",
         )
-    more = {
-        key: value
-        for key, value in spec.items()
-        if key in _LLVM and key not in ("mtriple", "mcpu", "mattr", "mfloat-abi", "mabi")
-    }
+    further = set(_LLVM) - {"mtriple", "mcpu", "mattr", "mfloat-abi", "mabi"}
+    more = {key: value for key, value in spec.items() if key in further}
     return ParsedTarget(name, triple, platform, cpu, llvm=more, ignored=_ignored(spec))
 
 
@@ -316,19 +299,13 @@ def _whole(name: str, value: object, text: str) -> int:
 def platform_of(triple: str, text: str) -> str:
     """Return adt's platform for a machine's triple."""
     arch, _, rest = triple.partition("-")
-    machine = _ARCHES.get(arch, "ARM" if arch.startswith(("armv7", "armv8l", "arm-", "thumbv7")) else "")
-    if arch == "arm":
-        machine = "ARM"
+    machine = _ARCHES.get(arch, "ARM" if arch.startswith(("armv7", "armv8l", "thumbv7")) else "")
     android = "android" in rest
-    host = PLATFORMS["host"]
-    for platform in PLATFORMS.values():
-        same = platform.machine == machine and platform is not host
-        if same and platform.android == android and (android or "linux-gnu" in rest):
-            if machine == "ARM" and not android and not rest.endswith("hf"):
-                continue  # floats in integer registers
-            return platform.name
-    if machine == host.machine and "linux-gnu" in rest and not android:
-        return host.name
+    soft = machine == "ARM" and not android and not rest.endswith("hf")  # floats in integer registers
+    if (android or "linux-gnu" in rest) and not soft:
+        for platform in PLATFORMS.values():  # this machine is the last
+            if (platform.machine, platform.android) == (machine, android):
+                return platform.name
     raise ConfigError(
         f"the target {text!r} is for {triple}, which adt does not compile for (this machine: {HOST_MACHINE})",
         remedy=f"Choose a platform with --for: {', '.join(PLATFORMS)}.",

@@ -16,6 +16,8 @@ from adt.errors import ConfigError
 from adt.options.resolve import Resolved
 from adt.options.sections import Settings
 
+log = logging.getLogger("adt.compile")
+
 _GPUS: dict[str, dict[str, Any]] = {
     "opencl": {},
     "adreno": {"device": "adreno", "keys": ["adreno", "opencl", "gpu", "texture"]},
@@ -138,9 +140,6 @@ def _check_platform(parsed: ParsedTarget, text: str, platform: Platform, api_lev
         remedy=f"Give --for {parsed.platform}, or the target without it: --target "
         + ("cpu" if parsed.name == "host" else parsed.name),
     )
-
-
-log = logging.getLogger("adt.compile")
 
 
 def settings_and_platform(resolved: Resolved) -> tuple[Settings, Platform]:
