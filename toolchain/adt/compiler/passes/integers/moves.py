@@ -76,15 +76,10 @@ def reshaped_weights(self: Integers, variable: relax.Var, call: relax.Call) -> b
         self.biases[variable] = self.biases[call.args[0]].reshape(shape)
     if weights is None or shape is None:
         return moved(self, variable, call)
-    before = weights.values.shape[: weights.axis]
-    extent = weights.scale.size
-    places = [
-        axis
-        for axis, size in enumerate(shape)
-        if size == extent and math.prod(shape[:axis]) == math.prod(before)
-    ]
-    if extent == 1 or places:
-        axis = places[-1] if extent > 1 else 0
+    before, extent = math.prod(weights.values.shape[: weights.axis]), weights.scale.size
+    axes = [axis for axis, size in enumerate(shape) if size == extent and math.prod(shape[:axis]) == before]
+    if extent == 1 or axes:
+        axis = axes[-1] if extent > 1 else 0
         self.weights[variable] = replace(weights, values=weights.values.reshape(shape), axis=axis)
     return False
 
@@ -172,12 +167,11 @@ def mean(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 def widened(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     (value,) = call.args
-    dtype = str(value.struct_info.dtype)
+    dtype, array = str(value.struct_info.dtype), array_of(value)
     if value in self.exact:
         self.exact[variable] = self.exact[value]
         return True
     if variable.struct_info.dtype in ("int32", "float32") and dtype in RANGES:
-        array = array_of(value)
         if array is None:
             self.wholes[variable] = Quantized(self.bytes_of(value), 1, self.shift(dtype))
         else:
@@ -188,12 +182,8 @@ def widened(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 def finite(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Keep a float finite that becomes an integer: sums of these are finite."""
     condition, chosen, _ = call.args
-    checks = [
-        reader.var
-        for reader in self.readers[chosen]
-        if reader and operator_name(reader.value) == "relax.isfinite"
-    ]
-    if chosen not in self.exact or not any(check.same_as(condition) for check in checks):
+    readers = [reader for reader in self.readers[chosen] if reader and reader.var.same_as(condition)]
+    if chosen not in self.exact or not any(operator_name(each.value) == "relax.isfinite" for each in readers):
         return False
     self.exact[variable] = self.exact[chosen]
     return True
@@ -203,22 +193,17 @@ def subtracted(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     value, less = call.args
     if value not in self.constants and value not in self.wholes:
         return False
-    number = whole_numbers(self, less)
+    whole, number = self.wholes.get(value), whole_numbers(self, less)
     if value in self.constants:
         if number is not None:
             self.constants[variable] = self.constants[value] - number
-    elif static_shape(less) == ():
-        whole = self.wholes[value]
-        if not isinstance(whole.zero, int):
-            return False
+    elif whole and isinstance(whole.zero, int) and static_shape(less) == ():
         if number is not None:
-            zero = whole.zero + int(number)
+            self.wholes[variable] = replace(whole, zero=whole.zero + int(number))
         elif less in self.wholes or less.struct_info.dtype == "int32":
             computed = self.emit(relax.op.astype, self.copy(less), "int32")
             zero = self.emit(relax.op.add, computed, relax.const(whole.zero, "int32"))
-        else:
-            return False
-        self.wholes[variable] = replace(whole, zero=zero)
+            self.wholes[variable] = replace(whole, zero=zero)
     return False
 
 

@@ -86,8 +86,7 @@ class Integers(Rewriter):
         if variable in self.floats:
             return self._floats_of(variable)
         if variable in self.exact and variable not in self.values:
-            sums = self.exact[variable]
-            dtype = variable.struct_info.dtype
+            sums, dtype = self.exact[variable], variable.struct_info.dtype
             same = sums.struct_info.dtype == dtype
             self.values[variable] = sums if same else self.emit(relax.op.astype, sums, dtype)
         if variable in self.bytes and variable not in self.values:
@@ -173,9 +172,8 @@ class Integers(Rewriter):
     def quantized_by(self, value: relax.Expr, scale: relax.Expr, zero: relax.Expr) -> relax.Expr:
         """Quantize the float tensor *value* by scalars of the new function, a scale and a zero of 8 bits."""
         op, shift = relax.op, self.shift(zero.struct_info.dtype)
-        start = self.emit(
-            op.subtract, relax.const(float(ROUNDS - shift)), self.emit(op.astype, zero, "float32")
-        )
+        floats = self.emit(op.astype, zero, "float32")
+        start = self.emit(op.subtract, relax.const(float(ROUNDS - shift)), floats)
         low, high = (self.emit(op.add, start, relax.const(float(bound))) for bound in RANGES[self.dtype])
         return self._rounded(self.emit(op.divide, value, scale), low, high, start)
 
@@ -248,9 +246,8 @@ class Integers(Rewriter):
             and reader.value.args[1].struct_info.ndim > 2
             for reader in self.readers[variable]
         )
-        if not products:
-            return self.dequantized(tensor)
-        first, moves = self.moved.get(tensor.values, (tensor.values, ()))
+        unmoved = tensor.values, ()
+        first, moves = self.moved.get(tensor.values, unmoved) if products else unmoved
         value = self.dequantized(replace(tensor, values=first))
         for move in moves:
             value = move(value)
@@ -285,12 +282,9 @@ Rule = Callable[[Integers, relax.Var, relax.Call], bool]
 
 def quantization_of(self: Integers, call: relax.Expr) -> tuple[float, int] | None:
     """Return the scale and zero by which *call* quantizes floats, if it does by one for all."""
-    if operator_name(call) != "relax.quantize":
+    if operator_name(call) != "relax.quantize" or call.args[0].struct_info.dtype != "float32":
         return None
-    value, scale, zero = call.args[0], *map(array_of, call.args[1:3])
-    dtype = str(call.struct_info.dtype)
-    if dtype not in RANGES or scale is None or zero is None or scale.size != 1 or zero.size != 1:
+    dtype, scale, zero = str(call.struct_info.dtype), *map(array_of, call.args[1:3])
+    if dtype not in RANGES or scale is None or zero is None or not scale.size == zero.size == 1:
         return None
-    if value.struct_info.dtype != "float32" or not scale.item() > 0:
-        return None
-    return float(scale.item()), int(zero.item()) + self.shift(dtype)
+    return (float(scale.item()), int(zero.item()) + self.shift(dtype)) if scale.item() > 0 else None

@@ -8,22 +8,7 @@ import tvm
 from tvm import relax
 
 from adt.compiler.passes.dot import Dot
-from adt.compiler.passes.integers.moves import (
-    concat,
-    dequantize,
-    finite,
-    mean,
-    moved,
-    nearest,
-    pad,
-    quantize,
-    relu,
-    reshaped_weights,
-    subtracted,
-    taken,
-    transposed_weights,
-    widened,
-)  # fmt: skip
+from adt.compiler.passes.integers import moves
 from adt.compiler.passes.integers.rewriter import Integers, Rule
 from adt.compiler.passes.integers.sums import biased, convolution, product, summed, transposed
 from adt.compiler.passes.integers.tensors import RANGES
@@ -34,26 +19,26 @@ _MOVES = (
     "strided_slice",
 )  # fmt: skip
 _RULES: Mapping[str, Rule] = {
-    **{f"relax.{name}": moved for name in _MOVES},
-    **{f"relax.nn.avg_pool{rank}d": mean for rank in (1, 2, 3)},
+    **{f"relax.{name}": moves.moved for name in _MOVES},
+    **{f"relax.nn.avg_pool{rank}d": moves.mean for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d": summed(convolution) for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d_transpose": summed(transposed) for rank in (1, 2, 3)},
     "relax.add": biased,
-    "relax.astype": widened,
-    "relax.concat": concat,
-    "relax.dequantize": dequantize,
-    "relax.image.resize2d": nearest,
+    "relax.astype": moves.widened,
+    "relax.concat": moves.concat,
+    "relax.dequantize": moves.dequantize,
+    "relax.image.resize2d": moves.nearest,
     "relax.matmul": summed(product),
-    "relax.mean": mean,
-    "relax.nn.adaptive_avg_pool2d": mean,
-    "relax.nn.pad": pad,
-    "relax.nn.relu": relu,
-    "relax.permute_dims": transposed_weights,
-    "relax.quantize": quantize,
-    "relax.reshape": reshaped_weights,
-    "relax.subtract": subtracted,
-    "relax.take": taken,
-    "relax.where": finite,
+    "relax.mean": moves.mean,
+    "relax.nn.adaptive_avg_pool2d": moves.mean,
+    "relax.nn.pad": moves.pad,
+    "relax.nn.relu": moves.relu,
+    "relax.permute_dims": moves.transposed_weights,
+    "relax.quantize": moves.quantize,
+    "relax.reshape": moves.reshaped_weights,
+    "relax.subtract": moves.subtracted,
+    "relax.take": moves.taken,
+    "relax.where": moves.finite,
 }
 
 

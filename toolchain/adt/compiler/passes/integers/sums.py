@@ -271,9 +271,10 @@ def _scaled(
     if largest >= (EXACT if dtype == "float32" else SUMMED):
         raise Floats(TOO_LARGE)
     totals = along(weights.values.sum(terms, dtype=np.int64), axis, rank)
-    border = totals * (data.zero if isinstance(data.zero, int) else 0)
-    if not isinstance(data.zero, int):
-        zero = self.emit(relax.op.astype, data.zero, dtype)
+    if isinstance(data.zero, int):
+        border = totals * data.zero
+    else:
+        border, zero = totals * 0, self.emit(relax.op.astype, data.zero, dtype)
         product = self.emit(relax.op.multiply, zero, relax.const(totals.astype(dtype), dtype))
         sums = self.emit(relax.op.subtract, sums, product)
     if whole:

@@ -119,6 +119,12 @@ def quantized_values(values: Any, scale: float, zero: int, least: int, most: int
     return np.clip(np.rint(values / np.float32(scale)) + zero, least, most)
 
 
+_OF_NUMPY = (
+    "add", "clip", "divide", "exp", "log", "maximum", "minimum", "multiply", "negative", "sqrt", "subtract",
+    "tanh",
+)  # fmt: skip
+
+
 def _functions() -> Mapping[str, Callable[..., Any]]:
     """Return the functions by the names of Relax's operators."""
 
@@ -127,21 +133,10 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
 
     erf = np.vectorize(math.erf)
     return {
-        "relax.add": np.add,
-        "relax.clip": np.clip,
-        "relax.divide": np.divide,
+        **{f"relax.{name}": getattr(np, name) for name in _OF_NUMPY},
         "relax.erf": erf,
-        "relax.exp": np.exp,
-        "relax.log": np.log,
-        "relax.maximum": np.maximum,
-        "relax.minimum": np.minimum,
-        "relax.multiply": np.multiply,
-        "relax.negative": np.negative,
         "relax.nn.gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
         "relax.nn.relu": lambda x: np.maximum(x, 0),
         "relax.nn.silu": lambda x: x * sigmoid(x),
         "relax.sigmoid": sigmoid,
-        "relax.sqrt": np.sqrt,
-        "relax.subtract": np.subtract,
-        "relax.tanh": np.tanh,
     }
