@@ -12,7 +12,7 @@ from tvm import te, topi
 
 from adt.bundle.plugins import load_plugin, opencl_runtime
 from adt.compiler.passes.lowering import tir_pipeline
-from adt.compiler.passes.records.traces import apply_trace
+from adt.compiler.passes.records.traces import scheduled
 from adt.compiler.passes.records.workload import same, workload
 from adt.tuning.candidates import Candidate, Measurement, NoSpace
 from adt.tuning.records import BASELINE, Context, Failure, Record
@@ -106,7 +106,7 @@ def test_nothing_is_proposed_twice_and_batches_may_overlap() -> None:
     assert len({candidate.trace for candidate in proposed}) == len(proposed) >= 12
     assert len({candidate.module for candidate in proposed}) == len(proposed)
     for candidate in proposed[:2]:
-        again = apply_trace(task(small).module, candidate.trace)
+        again = scheduled(task(small).module, candidate.trace).mod
         assert same(again, tvm.ir.load_json(candidate.module))
     for batch in batches:
         searching.report([Measurement((1.0,))] * len(batch or ()))

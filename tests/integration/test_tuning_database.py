@@ -17,7 +17,7 @@ from tvm import relax, te
 
 import adt
 from adt.compiler.passes.records.schedules import load_intrinsics
-from adt.compiler.passes.records.traces import apply_trace, trace_text
+from adt.compiler.passes.records.traces import scheduled, trace_text
 from adt.compiler.passes.records.workload import workload as normal
 from adt.errors import ConfigError, DiskError, PackageError
 from adt.tuning.database.changes import merge
@@ -204,7 +204,7 @@ def test_tvm_applies_what_was_exported(exported: Path) -> None:
         builder.emit_func_output(builder.emit(relax.call_tir(callee, [x, w], out_sinfo=out)))
     with tvm.target.Target("llvm"):
         applied = relax.transform.MetaScheduleApplyDatabase(str(exported))(builder.get())
-    expected = apply_trace(dense(), trace_text(schedule(dense(), 4).trace))["main"]
+    expected = scheduled(dense(), trace_text(schedule(dense(), 4).trace)).mod["main"]
     tvm.ir.assert_structural_equal(applied["dense"].body, expected.body)
 
 

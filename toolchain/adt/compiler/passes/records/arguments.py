@@ -32,8 +32,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     """Return the buffers that *function* is called with, outputs last."""
     buffers = [function.buffer_map[parameter] for parameter in function.params]
     return tuple(
-        Argument(tuple(int(extent) for extent in buffer.shape), str(buffer.dtype), str(buffer.scope()))
-        for buffer in buffers
+        Argument(tuple(map(int, buffer.shape)), str(buffer.dtype), str(buffer.scope())) for buffer in buffers
     )
 
 

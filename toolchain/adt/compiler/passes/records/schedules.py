@@ -22,15 +22,14 @@ from adt.compiler.passes.dot import register
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.records.schedule_limits import gpu_features
-from adt.compiler.passes.records.traces import TraceError, apply_trace
-from adt.compiler.passes.records.traces import scheduled as replayed
+from adt.compiler.passes.records.traces import TraceError, scheduled
 from adt.compiler.passes.records.trial import Trials, without_instructions
 from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 from adt.compiler.passes.words import define_words
 from adt.compiler.targets import ModelTarget
 from adt.errors import lines_of
-from adt.package.graphs import GraphError, read_graphs
+from adt.package.graphs import GraphError, kernels_of, read_graphs
 from adt.package.inspection.graph import CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
@@ -101,30 +100,28 @@ class Tuned:
             except TraceError as error:
                 log.warning("a record does not apply: %s", error)
                 self._applied[kernel] = error
-        scheduled = self._applied[kernel]
-        if isinstance(scheduled, TraceError):
+        applied = self._applied[kernel]
+        if isinstance(applied, TraceError):
             return marked(function, REFUSED)
-        scheduled = scheduled["main"]
-        result = tirx.PrimFunc(
-            scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
-        )
-        if scheduled.attrs is not None and CPU_SCHEDULE in scheduled.attrs:
-            result = result.with_attr(CPU_SCHEDULE, scheduled.attrs[CPU_SCHEDULE])
+        own = applied["main"]
+        result = tirx.PrimFunc(own.params, own.body, own.ret_type, own.buffer_map, function.attrs)
+        if own.attrs is not None and CPU_SCHEDULE in own.attrs:
+            result = result.with_attr(CPU_SCHEDULE, own.attrs[CPU_SCHEDULE])
         return marked(result.with_attr(SCHEDULED, True), TUNED)
 
     def _scheduled(self, function: Any, module: Any, trace: str) -> Any:
         """Schedule the workload *module* of *function* by *trace*, if the kernel computes the same then."""
         if self._cpu and CPU_SCHEDULE not in trace and is_convolution(function):
             raise TraceError("it is of TVM's schedules, and this kernel is computed by tiles: tune it again")
-        scheduled = schedule_by_record(module, trace)
+        result = schedule_by_record(module, trace)
         if not self._cpu:
-            return scheduled
-        if feature := gpu_features(scheduled["main"]):
+            return result
+        if feature := gpu_features(result["main"]):
             raise TraceError(f"it uses {feature} of a GPU, and this is a CPU")
         portable = schedule_by_record(module, without_instructions(trace))
-        if fault := self._trials.fault(module, scheduled, portable):
+        if fault := self._trials.fault(module, result, portable):
             raise TraceError(fault)
-        return scheduled
+        return result
 
 
 def _failure(build: Callable[[Any], Any], module: Any) -> str:
@@ -140,10 +137,10 @@ def schedule_by_record(module: Any, trace: str) -> Any:
     """Schedule the workload *module* by a record's *trace*: TVM's, or that of a rule for CPUs, which is
     finished as without a record."""
     if CPU_SCHEDULE not in trace:
-        return apply_trace(module, trace)
+        return scheduled(module, trace).mod
     narrow = tvm.IRModule({"main": narrow_indices(module["main"])})
     try:
-        return tvm.IRModule({"main": finished(replayed(narrow, trace))})
+        return tvm.IRModule({"main": finished(scheduled(narrow, trace))})
     except KeyError as error:
         raise TraceError(f"it says {error} otherwise than the rules for CPUs") from error
 
@@ -166,9 +163,9 @@ def take_schedules(schedules: KernelSchedules) -> Any:
     @module_pass("adt.TakeSchedules")
     def take(module: tvm.IRModule) -> tvm.IRModule:
         result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in module.functions_items():
-            if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
-                result.update_func(variable, schedules.take(function))
+        for name, kernel in kernels_of(module).items():
+            if not is_scheduled(kernel):
+                result[name] = schedules.take(kernel)
         return result
 
     return take()

@@ -51,11 +51,6 @@ def check_trace(text: str) -> None:
     _parsed(text)
 
 
-def apply_trace(module: Any, text: str) -> Any:
-    """Schedule the workload *module* by the trace *text*, as :func:`scheduled` does."""
-    return scheduled(module, text).mod
-
-
 def scheduled(module: Any, text: str) -> Any:
     """Return TVM's Schedule of the workload *module* by the trace *text*, or raise a TraceError."""
     from tvm import s_tir
@@ -246,12 +241,7 @@ def refusal(steps: list[Any]) -> str:
     if len(instructions) > MOST_STEPS:
         return f"it has {len(instructions)} steps, over {MOST_STEPS}"
     for number, step in enumerate(instructions):
-        if not (
-            isinstance(step, list)
-            and len(step) == 4
-            and isinstance(step[0], str)
-            and all(isinstance(part, list) for part in step[1:])
-        ):
+        if not (isinstance(step, list) and [*map(type, step)] == [str, list, list, list]):
             return f"step {number} is none"
         kind, inputs, attrs, outputs = step
         if kind not in STEPS:

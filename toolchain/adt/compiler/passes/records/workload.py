@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 
 from adt.compiler.ir.flops import ATTRIBUTE
+from adt.package.graphs import kernels_of
 
 MARK = "adt.schedule"
 """Attribute of a PrimFunc; it travels with the function through scheduling and lowering."""
@@ -55,7 +56,6 @@ def marked(function: Any, mark: str) -> Any:
 
 def marks(module: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield name, function and mark of each PrimFunc of *module* that has one, sorted by name."""
-    functions = {str(variable.name_hint): function for variable, function in module.functions_items()}
-    for name, function in sorted(functions.items()):
-        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs is not None and MARK in function.attrs:
-            yield name, function, str(function.attrs[MARK])
+    for name, kernel in sorted(kernels_of(module).items()):
+        if kernel.attrs is not None and MARK in kernel.attrs:
+            yield name, kernel, str(kernel.attrs[MARK])
