@@ -71,16 +71,15 @@ def convert_precision(
             "the code is for CPUs without half arithmetic, or not for Arm's: plain loops, in smaller files "
             "(--cpu CORE, or --cpu +fp16, for those that have it)"
         )
-    samples = _samples(imported, settings, files) if _is_measured(imported, settings, files) else None
-    module, params = half.rewrite(
-        imported.module, imported.params, settings.precision, settings.keep_float32, settings.half_only
-    )
-    converted = dataclasses.replace(imported, module=module, params=params)
+    samples = _samples(imported, settings, files)
+    single = imported.module, imported.params
+    reduced = half.rewrite(*single, settings.precision, settings.keep_float32, settings.half_only)
+    converted = dataclasses.replace(imported, module=reduced[0], params=reduced[1])
     if samples is None:
         return converted, None
-    began, single = time.monotonic(), (imported.module, imported.params)
+    began = time.monotonic()
     try:
-        report = accuracy.measure(settings.precision, single, (module, params), imported.outputs, samples)
+        report = accuracy.measure(settings.precision, single, reduced, imported.outputs, samples)
     except Exception as error:  # whatever TVM raises; the package for the target may be right all the same
         log.warning("the accuracy of %s could not be measured here: %s", settings.precision, error)
         return converted, None
@@ -96,24 +95,21 @@ def blocks_half(target: ModelTarget) -> bool:
 def _samples(
     imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]
 ) -> accuracy.Samples | None:
-    """Return the samples to measure on; None where nothing can be made up and measuring was not asked for."""
-    try:
-        return accuracy.read_samples(imported.inputs, files)
-    except InputError as error:
-        if files or settings.accuracy == "on":
-            raise
-        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", error.what)
+    """Return the samples to measure on; None where measuring was not asked for and would take long, or
+    nothing can be made up."""
+    asked = bool(files) or settings.accuracy == "on"
+    if settings.accuracy == "off":
         return None
-
-
-def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]) -> bool:
-    """Return True if the accuracy is to be measured."""
-    if settings.accuracy != "auto" or files:
-        return settings.accuracy != "off"
-    count = policy.multiplications(imported.module)
-    if count > LITTLE:
+    if not asked and (count := policy.multiplications(imported.module)) > LITTLE:
         log.info(
             "not comparing with float32: %.1f billion multiplications take long here (--accuracy does it)",
             count / 1e9,
         )
-    return count <= LITTLE
+        return None
+    try:
+        return accuracy.read_samples(imported.inputs, files)
+    except InputError as error:
+        if asked:
+            raise
+        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", error.what)
+        return None

@@ -17,12 +17,13 @@ and the outputs (the coordinates of boxes, say) are float32 anyway.
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -87,21 +88,8 @@ def _weight(var: relax.Var, data: tvm.runtime.Tensor) -> _Float:
     return _Float(parameter, lambda: _fits(data.numpy()))
 
 
-@dataclass(frozen=True)
-class _Fixed:
-    """Anything that is no float32 tensor: it stays what it is."""
-
-    expr: relax.Expr
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A tuple."""
-
-    fields: tuple[_Value, ...]
-
-
-_Value = _Float | _Fixed | _Group
+_Value: TypeAlias = "_Float | relax.Expr | tuple[_Value, ...]"
+"""A float32 tensor, a tuple's fields, or anything else, which stays what it is."""
 
 
 def rewrite(
@@ -151,9 +139,9 @@ class _Rewriter:
         inputs = list(main.params)[: len(main.params) - len(self.params)]
         weights = dict(zip(list(main.params)[len(inputs) :], self.params.items(), strict=True))
         for var in inputs:
-            self.values[var] = self._tensor(var) if dtype_of(var) == SINGLE else _Fixed(var)
+            self.values[var] = self._tensor(var) if dtype_of(var) == SINGLE else var
         for var, (_, data) in weights.items():
-            self.values[var] = _weight(var, data) if dtype_of(var) == SINGLE else _Fixed(var)
+            self.values[var] = _weight(var, data) if dtype_of(var) == SINGLE else var
         # The parameters are known when the body is: the function's frame is made by hand.
         self.builder.begin_scope(list(main.params))
         dataflow = is_flat(self.module)
@@ -192,20 +180,20 @@ class _Rewriter:
 
     def _value(self, expr: relax.Expr) -> _Value:
         if isinstance(expr, relax.Var):
-            return self.values.get(expr, _Fixed(expr))
+            return self.values.get(expr, expr)
         if isinstance(expr, relax.Tuple):
-            return _Group(tuple(self._value(item) for item in expr.fields))
+            return tuple(map(self._value, expr.fields))
         if isinstance(expr, relax.Constant) and str(expr.data.dtype) == SINGLE:
             return _constant(expr)
-        return _Fixed(expr)
+        return expr
 
     def _as(self, value: _Value, dtype: str = SINGLE) -> relax.Expr:
         """Return the expression that holds *value*, its float32 tensors in *dtype*."""
-        if isinstance(value, _Fixed):
-            return value.expr
-        if isinstance(value, _Group):
-            return relax.Tuple([self._as(item, dtype) for item in value.fields])
-        return value.get(dtype)
+        if isinstance(value, _Float):
+            return value.get(dtype)
+        if isinstance(value, tuple):
+            return relax.Tuple([self._as(item, dtype) for item in value])
+        return value
 
     def _tensor(self, var: relax.Var, kind: str = SINGLE, *, wide: bool = False) -> _Float:
         """Return the value of the result of an operator, or of an input, which readers see as *kind*."""
@@ -228,8 +216,8 @@ class _Rewriter:
             return self._call(var, value)
         if isinstance(value, relax.TupleGetItem):
             group = self._value(value.tuple_value)
-            if isinstance(group, _Group):
-                return group.fields[int(value.index)]
+            if isinstance(group, tuple):
+                return group[int(value.index)]
             return self._split(self._emit(relax.TupleGetItem(self._as(group), value.index)))
         if isinstance(value, relax.If | relax.SeqExpr):  # as it is, on what was there before
             self.kept["if"] += 1
@@ -245,9 +233,9 @@ class _Rewriter:
         if isinstance(info, relax.TupleStructInfo):
             name = var.name_hint
             items = (self._emit(relax.TupleGetItem(var, i), f"{name}_{i}") for i in range(len(info.fields)))
-            return _Group(tuple(self._split(item, kind, wide=wide) for item in items))
+            return tuple(self._split(item, kind, wide=wide) for item in items)
         if not isinstance(info, relax.TensorStructInfo) or info.dtype != (SINGLE if wide else kind):
-            return _Fixed(var)
+            return var
         return self._tensor(var, kind, wide=wide)
 
     def _call(self, var: relax.Var, call: relax.Call) -> _Value:
@@ -323,10 +311,9 @@ def _replaced(expr: relax.Expr, read: Callable[[relax.Expr], relax.Expr]) -> rel
 
 def _floats(value: _Value) -> Iterator[_Float]:
     """Yield the float32 tensors in *value*."""
-    if isinstance(value, _Group):
-        for item in value.fields:
-            yield from _floats(item)
-    elif not isinstance(value, _Fixed):
+    if isinstance(value, tuple):
+        yield from itertools.chain.from_iterable(map(_floats, value))
+    elif isinstance(value, _Float):
         yield value
 
 
