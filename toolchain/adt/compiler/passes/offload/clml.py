@@ -111,9 +111,7 @@ _CONSTRAINTS: dict[str, Constraints] = {
         **_BINARY,
         "CLML adds a constant of the tensor's shape, or with one value for each channel": _adds_by_channel,
     },
-    **dict.fromkeys(
-        (f"relax.{name}" for name in ("subtract", "multiply", "divide", "maximum", "minimum")), _BINARY
-    ),
+    **{f"relax.{name}": _BINARY for name in ("subtract", "multiply", "divide", "maximum", "minimum")},
     "relax.nn.max_pool2d": _POOL,
     "relax.nn.avg_pool2d": {
         "CLML's runtime in TVM leaves padding out of averages": averages_no_padding,

@@ -131,10 +131,8 @@ class _Graph:
             values[binding.var] = result
         if not kind:  # a conversion alone
             kind, inputs = "convert", [values[calls[-1].var]]
-        channels = 0
-        if kind in LAYERS:
-            channels = int(inputs[1].constant.struct_info.shape[LAYERS[kind]])
-        numbers = [self._input(value, channels) for value in inputs]
+        channels = inputs[1].constant.struct_info.shape[LAYERS[kind]] if kind in LAYERS else 0
+        numbers = [self._input(value, int(channels)) for value in inputs]
         node = self._add("kernel", f"xnnpack.{kind}", match.ret_struct_info, **attributes)
         json_graph.feed(self.nodes[node], numbers)
         if quantization.scale:
