@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +59,78 @@ _PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
     """Compile the imported model and write mod.so, mod.params and mod.json into *directory*."""
     compilation, offloaded = offload(compilation)
-    build = _build(compilation, directory)
+    capture, prepared, built = _compiled_by_records(compilation)
+    on_cpu = compilation.target.device == "cpu"
+    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
+    params = PackageFile.of(directory / PARAMS)
+    with tvm_errors("the model"):
+        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
+    images = record(directory, capture, built, prepared.plain)
     if offloaded is not None:
         offloaded.write(directory)
-    package_manifest = _manifest(compilation, build, directory, offloaded)
-    manifest.write(package_manifest, directory / MANIFEST)
-    return ModelPackage(directory, package_manifest)
+    imported, settings = compilation.imported, compilation.settings
+    target, platform = compilation.target, compilation.platform
+    elf = read_elf(directory / LIBRARY)
+    names = exported_functions(elf)
+    textures = prepared.textures
+    # The settings that decide the package's bytes; the check does not, records are listed apart.
+    recorded = {
+        name: value
+        for name, value in values_of(settings.compile).items()
+        if name not in ("check", "db", "tuned_on")
+    }
+    entry = Entry(
+        "main",
+        imported.inputs,
+        imported.outputs,
+        tuple(prepared.params),
+        images=textures.images if textures else (),
+        unused=imported.unused,
+    )
+    origins = {name: mark for name, _, mark in marks(capture.lowered)}
+    tuned = [name for name in names if origins.get(name) == TUNED]
+    facts = PackageManifest(
+        adt_version=adt.__version__,
+        name=package_name(Path(imported.source.file)),
+        source=imported.source,
+        entries=(entry,),
+        target=PackageTarget(
+            name=target.name,
+            device=target.device,
+            platform=platform.name,
+            triple=platform.llvm_triple(settings.build.api_level),
+            machine=elf.machine,
+            spec=target.spec,
+            vdevices=target.vdevices,
+            cpu_features=target.cpu_features,
+        ),
+        tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
+        alignment=compilation.alignment,
+        precision=settings.compile.precision,
+        offload=offloaded.libraries if offloaded else NONE,
+        kernels=tuple(
+            Kernel(name, target.device, tuned=name in tuned, textures=images.get(name, 0)) for name in names
+        ),
+        tuned=len(tuned),
+        total=len(names),
+        files={LIBRARY: PackageFile.of(directory / LIBRARY, elf.needed), PARAMS: params},
+        like=compilation.like,
+        made=CompilationRecord(
+            settings=recorded,
+            textures=textures,
+            blocked=prepared.blocked,
+            integers=prepared.integers,
+            accuracy=compilation.accuracy,
+            offload=offloaded.report if offloaded else None,
+            tuning=_tuning_report(compilation.tuning, origins),
+            functions=called_functions(built, capture.lowered),
+            quanta=dict(imported.quanta),
+            half=has_half(imported.module),
+        ),
+        inspection=recorded_files(directory),
+    )
+    manifest.write(facts, directory / MANIFEST)
+    return ModelPackage(directory, facts)
 
 
 def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | None]:
@@ -109,36 +174,17 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
             )
 
 
-@dataclass(frozen=True)
-class _Build:
-    """Results of compiling, besides files."""
-
-    prepared: PreparedModule
-    params: PackageFile
-    textures: Mapping[str, int]  # function → how many image arguments its kernels have
-    lowered: Any  # the module after the last Relax pass
-    functions: tuple[str, ...]  # functions of the runtime that the code calls
-
-
-def _build(compilation: Compilation, directory: Path) -> _Build:
-    tuning = compilation.tuning
-    if tuning is None:
-        capture, prepared, built = _compiled(compilation, Untuned())
-    else:
-        with contextlib.closing(Tuned(tuning, compilation.target)) as tuned:
-            try:
-                capture, prepared, built = _compiled(compilation, tuned)
-            except (CompileError, UnsupportedOp):
-                if not tuned.leave_out(functools.partial(_compiled_alone, compilation)):
-                    raise
-                capture, prepared, built = _compiled(compilation, tuned)
-    on_cpu = compilation.target.device == "cpu"
-    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
-    params = PackageFile.of(directory / PARAMS)
-    with tvm_errors("the model"):
-        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
-    textures = record(directory, capture, built, prepared.plain)
-    return _Build(prepared, params, textures, capture.lowered, called_functions(built, capture.lowered))
+def _compiled_by_records(compilation: Compilation) -> tuple[Capture, PreparedModule, Any]:
+    """Compile the model as :func:`_compiled` does, with those schedules of records that can be built."""
+    if compilation.tuning is None:
+        return _compiled(compilation, Untuned())
+    with contextlib.closing(Tuned(compilation.tuning, compilation.target)) as tuned:
+        try:
+            return _compiled(compilation, tuned)
+        except (CompileError, UnsupportedOp):
+            if not tuned.leave_out(functools.partial(_compiled_alone, compilation)):
+                raise
+            return _compiled(compilation, tuned)
 
 
 def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Capture, PreparedModule, Any]:
@@ -204,73 +250,6 @@ def exported_functions(elf: ElfFacts) -> tuple[str, ...]:
 def package_name(model: Path) -> str:
     """Derive a short name from the model's file name: letters, digits, ``_`` and ``-``."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", model.stem).strip("_") or "model"
-
-
-def _manifest(
-    compilation: Compilation, build: _Build, directory: Path, offloaded: OffloadedModel | None
-) -> PackageManifest:
-    imported, settings = compilation.imported, compilation.settings
-    target, platform = compilation.target, compilation.platform
-    elf = read_elf(directory / LIBRARY)
-    names = exported_functions(elf)
-    textures = build.prepared.textures
-    # The settings that decide the package's bytes; the check does not, records are listed apart.
-    recorded = {
-        name: value
-        for name, value in values_of(settings.compile).items()
-        if name not in ("check", "db", "tuned_on")
-    }
-    entry = Entry(
-        "main",
-        imported.inputs,
-        imported.outputs,
-        tuple(build.prepared.params),
-        images=textures.images if textures else (),
-        unused=imported.unused,
-    )
-    origins = {name: mark for name, _, mark in marks(build.lowered)}
-    tuned = [name for name in names if origins.get(name) == TUNED]
-    return PackageManifest(
-        adt_version=adt.__version__,
-        name=package_name(Path(imported.source.file)),
-        source=imported.source,
-        entries=(entry,),
-        target=PackageTarget(
-            name=target.name,
-            device=target.device,
-            platform=platform.name,
-            triple=platform.llvm_triple(settings.build.api_level),
-            machine=elf.machine,
-            spec=target.spec,
-            vdevices=target.vdevices,
-            cpu_features=target.cpu_features,
-        ),
-        tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
-        alignment=compilation.alignment,
-        precision=settings.compile.precision,
-        offload=offloaded.libraries if offloaded else NONE,
-        kernels=tuple(
-            Kernel(name, target.device, tuned=name in tuned, textures=build.textures.get(name, 0))
-            for name in names
-        ),
-        tuned=len(tuned),
-        total=len(names),
-        files={LIBRARY: PackageFile.of(directory / LIBRARY, elf.needed), PARAMS: build.params},
-        like=compilation.like,
-        made=CompilationRecord(
-            settings=recorded,
-            textures=textures,
-            blocked=build.prepared.blocked,
-            integers=build.prepared.integers,
-            accuracy=compilation.accuracy,
-            offload=offloaded.report if offloaded else None,
-            tuning=_tuning_report(compilation.tuning, origins),
-            functions=build.functions,
-            quanta=dict(imported.quanta),
-            half=has_half(imported.module),
-        ),
-        inspection=recorded_files(directory),
-    )
 
 
 def _tuning_report(tuning: Tuning | None, origins: Mapping[str, str]) -> TuningReport | None:

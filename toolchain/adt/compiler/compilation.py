@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from adt.bundle.audit.auditing import audit_made
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
 from adt.compiler.importers import model_store
@@ -24,7 +25,7 @@ from adt.compiler.passes.precision.half import SINGLE
 from adt.compiler.passes.records.tuning import Tuning
 from adt.compiler.precision import convert_precision
 from adt.compiler.targets import ModelTarget, model_target
-from adt.errors import ModelError, last_line
+from adt.errors import CompileError, ModelError, last_line
 from adt.host.ndk import Ndk
 from adt.options.sections import Settings
 from adt.package.graphs import kernels_of
@@ -75,6 +76,13 @@ class CompileJob:
         """Return the linker of mod.so."""
         api_level = self.settings.build.api_level
         return linker_for(self.platform, ndk=self.ndk, api_level=api_level, bundle=self.bundle)
+
+    def audit(self, library: Path) -> None:
+        """Audit *library* as part of the bundle, if there is one."""
+        api_level, ndk = self.settings.build.api_level, self.ndk
+        if self.bundle is not None:
+            path = self.bundle.path
+            audit_made(library, self.platform, error=CompileError, api_level=api_level, ndk=ndk, bundle=path)
 
     def load(self, *, accuracy: bool = True) -> Compilation:
         """Import the model and bring it into its precision, whose *accuracy* is measured as configured."""

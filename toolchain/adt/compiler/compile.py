@@ -21,7 +21,6 @@ from typing import Any
 
 import adt
 from adt.bundle import plugins
-from adt.bundle.audit.auditing import audit_made
 from adt.bundle.libraries import parse_libraries
 from adt.compiler.assemble import assemble, package_name
 from adt.compiler.compilation import Compilation, CompileJob
@@ -29,7 +28,7 @@ from adt.compiler.cuda_code import find_compiler
 from adt.compiler.importers import model_store
 from adt.compiler.importers.functions import check_functions
 from adt.compiler.kernel_check import check
-from adt.errors import CompileError, PackageError, VerifyFailed
+from adt.errors import PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
 from adt.host.process import compiler_identity
@@ -96,23 +95,14 @@ def compile_model(job: CompileJob, out: Path) -> ModelPackage:
 
 def _compile_as_loaded(job: CompileJob, compilation: Compilation, out: Path) -> ModelPackage:
     """Compile *compilation*, which *job* has loaded; see :func:`compile_model`."""
-    bundle, settings = job.bundle, job.settings
+    mode, bundle = job.settings.compile.check, job.bundle
     with cache.fresh_dir(out) as directory:
         package = assemble(compilation, directory)
-        if bundle is not None:
-            audit_made(
-                directory / LIBRARY,
-                job.platform,
-                error=CompileError,
-                api_level=settings.build.api_level,
-                ndk=job.ndk,
-                bundle=bundle.path,
-            )
+        job.audit(directory / LIBRARY)
         registered = bundle.manifest.functions if bundle is not None else ()
         check_functions(compilation.imported, package.manifest.made.functions, registered)
         _log_tuned(package.manifest)
         kernel_check = None
-        mode = settings.compile.check
         if compilation.target.device != "cpu" and mode != "off":
             kernel_check = check(compilation, package, mode)
     return ModelPackage(out, package.manifest, checked=kernel_check)
@@ -120,25 +110,23 @@ def _compile_as_loaded(job: CompileJob, compilation: Compilation, out: Path) -> 
 
 def _log_tuned(manifest: PackageManifest) -> None:
     """Say how many kernels have the schedule of a record, and of which device."""
-    report = manifest.made.tuning
-    if report is None:
-        return
-    log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.origin)
-    for kernel in report.refused:
-        log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
+    if report := manifest.made.tuning:
+        log.info("tuned %d of %d kernels (%s)", manifest.tuned, manifest.total, report.origin)
+        for kernel in report.refused:
+            log.warning("the record of %s does not apply to it any more: it is untuned", kernel)
 
 
 def cached_package(job: CompileJob) -> ModelPackage:
     """Return the package of *job* in the cache, compiled when it is not there, once by two at a time."""
     facts = identity(job)
-    if facts is not None:
-        package = _cached(job, facts)
-        integrity.remember(package.manifest)
-        return package
-    raise PackageError(
-        f"{job.model} has no digest by which its package could be found again",
-        remedy="Compile it to a directory: adt compile MODEL -o DIR",
-    )
+    if facts is None:
+        raise PackageError(
+            f"{job.model} has no digest by which its package could be found again",
+            remedy="Compile it to a directory: adt compile MODEL -o DIR",
+        )
+    package = _cached(job, facts)
+    integrity.remember(package.manifest)
+    return package
 
 
 def _cached(job: CompileJob, facts: dict[str, Any]) -> ModelPackage:
@@ -166,7 +154,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
     A callable that builds a model, a pass of the user's own, or a TVM that is no installed
     distribution, has no digest: such a model is compiled each time.
     """
-    versions = _versions()
+    versions = {name: _version(name) for name in (*TOOLS, *IMPORTERS)}
     if job.passes or not job.model.is_file() or not all(versions[name] for name in TOOLS):
         return None
     try:
@@ -174,18 +162,15 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
     except Exception as error:  # no model at all: compiling it says what is wrong with it
         log.debug("%s has no digest: %s", job.model, error)
         return None
-    build = job.settings.build
+    build, options = job.settings.build, job.settings.compile
     target, linker = job.target(), job.linker()
     bundle = job.bundle.manifest if job.bundle else None
     return {
         "schema": SCHEMA_VERSION,
         "adt": [adt.__version__, _code()],
         "model": [job.model.name, sha256],
-        "settings": {
-            name: value
-            for name, value in values_of(job.settings.compile).items()
-            if name not in ("db", "tuned_on")  # what they choose is the tuning
-        },
+        # what db and tuned_on choose is the tuning
+        "settings": {n: value for n, value in values_of(options).items() if n not in ("db", "tuned_on")},
         "platform": [job.platform.name, build.api_level if job.platform.android else 0, build.alignment],
         "target": dataclasses.asdict(target),
         "like": dataclasses.asdict(job.like) if job.like else None,
@@ -201,7 +186,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         else None,
         "plugins": [
             plugins.build(plugins.code_generator(library), job.settings.tvm).parent.name
-            for library in parse_libraries(job.settings.compile.offload)
+            for library in parse_libraries(options.offload)
         ],
         "cuda": [
             find_compiler(target.spec["arch"]).identity,
@@ -213,20 +198,16 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         "tuning": job.tuning.digest if job.tuning else "",
         "plain": job.plain,
         "apart": job.apart,
-        "checking": str(opencl_device())
-        if target.device != "cpu" and job.settings.compile.check != "off"
-        else "",
+        "checking": str(opencl_device()) if target.device != "cpu" and options.check != "off" else "",
     }
 
 
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in (*TOOLS, *IMPORTERS):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = ""
-    return versions
+def _version(name: str) -> str:
+    """Return the version of a distribution; empty if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache

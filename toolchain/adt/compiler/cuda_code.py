@@ -31,21 +31,11 @@ from adt.options.sections import TvmSettings
 NVRTC_13 = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 
 
-@dataclass(frozen=True)
-class _Release:
-    """Packages of the compiler of a CUDA release for Python."""
-
-    distribution: str
-    compiler: str
-    """Package below ``nvidia`` with the library, …"""
-    headers: str  # package of the headers
-    library: str
-
-
 _RELEASES = (
-    _Release("nvidia-cuda-nvrtc-cu12", "cuda_nvrtc", "cuda_runtime", "libnvrtc.so.12"),  # the extra's
-    _Release("nvidia-cuda-nvrtc", "cu13", "cu13", "libnvrtc.so.13"),  # PyTorch's
+    ("nvidia-cuda-nvrtc-cu12", "cuda_nvrtc", "libnvrtc.so.12", "cuda_runtime"),  # the extra's
+    ("nvidia-cuda-nvrtc", "cu13", "libnvrtc.so.13", "cu13"),  # PyTorch's
 )
+"""Compiler of each release: its distribution, package below ``nvidia``, library, and the headers' package."""
 HEADERS = {
     "cuda.h": "",
     "cuda/std/cstdint": """
@@ -95,13 +85,9 @@ class CudaCompiler:
             return _compile_with_nvrtc(self, source, arch, ptx)
         with scratch_directory("nvcc") as directory:
             (directory / "kernels.cu").write_text(source)
-            done = run(
-                [
-                    *(self.nvcc, "-w", "-O3", "-ptx" if ptx else "-cubin"),
-                    *(f"-arch={_option(arch, ptx)}", "-o", directory / "code", directory / "kernels.cu"),
-                ],
-                check=False,
-            )
+            options = ["-w", "-O3", "-ptx" if ptx else "-cubin", f"-arch={_option(arch, ptx)}"]
+            files = [directory / "code", directory / "kernels.cu"]
+            done = run([self.nvcc, *options, "-o", *files], check=False)
             if done.returncode:
                 raise _refused("nvcc", arch, done.stdout + done.stderr)
             return (directory / "code").read_bytes()
@@ -109,9 +95,7 @@ class CudaCompiler:
 
 def find_compiler(arch: str = "") -> CudaCompiler:
     """Return the compiler of CUDA on this machine: the first that knows *arch*, or else the first."""
-    compilers = [compiler for release in _RELEASES if (compiler := _nvrtc(release))]
-    if nvcc := _nvcc():
-        compilers.append(nvcc)
+    compilers = [compiler for compiler in (*map(_nvrtc, _RELEASES), _nvcc()) if compiler]
     if not compilers:
         raise ToolNotFound("no compiler of CUDA is here: neither NVRTC nor nvcc", remedy=_remedy())
     return next((compiler for compiler in compilers if arch and compiler.knows(arch)), compilers[0])
@@ -215,13 +199,14 @@ def _package(name: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def _nvrtc(release: _Release) -> CudaCompiler | None:
+def _nvrtc(release: tuple[str, str, str, str]) -> CudaCompiler | None:
     """Locate NVRTC of *release*; None unless its library and headers are there."""
-    package, headers = _package(release.compiler), _package(release.headers)
-    library = package / "lib" / release.library if package else None
+    distribution, package, file, headers_package = release
+    directory, headers = _package(package), _package(headers_package)
+    library = directory / "lib" / file if directory else None
     if library is None or headers is None or not library.is_file():
         return None
-    version = metadata.version(release.distribution)
+    version = metadata.version(distribution)
     return CudaCompiler(f"NVRTC {version}", f"nvrtc {version}", library=library, headers=headers / "include")
 
 
@@ -245,31 +230,23 @@ def _compile_with_nvrtc(compiler: CudaCompiler, source: str, arch: str, ptx: boo
     library = ctypes.CDLL(str(compiler.library))
     program = ctypes.c_void_p()
 
-    def call(name: str, *arguments: Any) -> int:
-        return int(getattr(library, name)(*arguments))
-
     def read(what: str) -> bytes:
         size = ctypes.c_size_t()
-        call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
         text = ctypes.create_string_buffer(size.value)
-        call(f"nvrtcGet{what}", program, text)
+        getattr(library, f"nvrtcGet{what}")(program, text)
         return text.raw
 
-    names, texts = (_strings(part) for part in (HEADERS.keys(), HEADERS.values()))
-    code = source.encode()
-    call("nvrtcCreateProgram", ctypes.byref(program), code, b"kernels.cu", len(HEADERS), texts, names)
+    names, texts, code = _strings(HEADERS.keys()), _strings(HEADERS.values()), source.encode()
+    library.nvrtcCreateProgram(ctypes.byref(program), code, b"kernels.cu", len(HEADERS), texts, names)
     try:
-        options = [
-            f"--gpu-architecture={_option(arch, ptx)}",
-            "-w",
-            "-default-device",
-            f"-I{compiler.headers}",
-        ]
-        if call("nvrtcCompileProgram", program, len(options), _strings(options)):
+        target = f"--gpu-architecture={_option(arch, ptx)}"
+        options = _strings([target, "-w", "-default-device", f"-I{compiler.headers}"])
+        if library.nvrtcCompileProgram(program, len(options), options):
             raise _refused(compiler.name, arch, read("ProgramLog").rstrip(b"\0").decode(errors="replace"))
         return read("PTX" if ptx else "CUBIN")
     finally:
-        call("nvrtcDestroyProgram", ctypes.byref(program))
+        library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _strings(texts: Any) -> Any:

@@ -12,7 +12,6 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import dlight
 
-from adt.bundle.audit.auditing import audit_made
 from adt.compiler.assemble import exported_functions, tvm_errors
 from adt.compiler.compilation import CompileJob, package_target
 from adt.compiler.cuda_code import cuda_code, machine_code
@@ -20,7 +19,7 @@ from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets import ModelTarget
-from adt.errors import CompileError, ModelError
+from adt.errors import ModelError
 from adt.host.disk import scratch_directory
 from adt.host.elf import read_elf
 
@@ -53,7 +52,7 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
         name: what a single function is called; empty: as it calls itself, else ``main``.
     """
     module = _module(kernel, name)
-    settings, platform, bundle = job.settings, job.platform, job.bundle
+    settings, platform = job.settings, job.platform
     linker, target = job.linker(), package_target(platform, settings, None)
     tvm_target = tvm.target.Target(target.spec)
     log.info("compiling %s for %s on %s", ", ".join(_names(module)), target.name, platform.name)
@@ -69,9 +68,7 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
                 _scheduled(module, target), tvm_target, tir_pipeline=tir_pipeline(job.alignment)
             )
             linker.export(built, library, scratch)
-        if bundle is not None:
-            api_level, path = settings.build.api_level, bundle.path
-            audit_made(library, platform, error=CompileError, api_level=api_level, ndk=job.ndk, bundle=path)
+        job.audit(library)
         library.replace(out)
     exported = exported_functions(read_elf(out))
     functions = tuple(name for name in _names(module) if name in exported)

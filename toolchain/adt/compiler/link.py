@@ -53,31 +53,18 @@ class Linker:
                     remedy="No kernel needs such code. With --db, a record may have brought it: see "
                     "`adt db verify DB`; else report it with the model.",
                 )
-        parts = Path(objects[0]).parent / PARTS
-        remedy = "Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?"
-        run(  # by itself: a compiler that links, too, puts the object into TMPDIR
-            [self.compiler, "-c", "-O1", "-fPIC", "-pipe", "-xc", ERROR_PARTS, "-o", parts],
-            error=CompileError,
-            what=f"compiling {ERROR_PARTS.name} failed",
-            remedy=remedy,
-        )
-        run(
-            [
-                self.compiler,
-                "-shared",
-                "-fPIC",
-                "-s",
-                f"-Wl,-soname,mod-{identity.hexdigest()[:16]}.so",
-                "-o",
-                output,
-                *objects,
-                parts,
-                *self.flags,
-            ],
-            error=CompileError,
-            what="linking mod.so failed",
-            remedy=remedy,
-        )
+        parts = str(Path(objects[0]).parent / PARTS)
+        name = f"-Wl,-soname,mod-{identity.hexdigest()[:16]}.so"
+        # apart: a compiler that links, too, puts the object into TMPDIR
+        compiling = ["-c", "-O1", "-fPIC", "-pipe", "-xc", str(ERROR_PARTS), "-o", parts]
+        linking = ["-shared", "-fPIC", "-s", name, "-o", str(output), *objects, parts, *self.flags]
+        for what, arguments in ((f"compiling {ERROR_PARTS.name}", compiling), ("linking mod.so", linking)):
+            run(
+                [self.compiler, *arguments],
+                error=CompileError,
+                what=f"{what} failed",
+                remedy="Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?",
+            )
 
     def export(self, built: Any, library: Path, scratch: Path | None = None, params: str = "") -> None:
         """Write what ``tvm.compile`` *built* to the shared library *library*.

@@ -11,6 +11,7 @@ from tvm import relax
 
 from adt.compiler.ir.flops import flops_of
 from adt.compiler.ir.nodes import extents
+from adt.compiler.ir.passes import module_pass
 from adt.compiler.ir.rewriter import input_count
 from adt.package.inspection.graph import (
     BUILTIN,
@@ -121,13 +122,10 @@ class _Reader:
                 kind = BUILTIN if name.startswith("vm.builtin.") else EXTERN
                 self.compute(variable, name, kind, call.args)
         elif isinstance(target, tvm.ir.GlobalVar):
-            function = self.module[target]
-            kernel = isinstance(function, tvm.tirx.PrimFunc)
-            if not kernel:
-                self.compute(variable, str(target.name_hint), FUNCTION, call.args)
+            if isinstance(self.module[target], tvm.tirx.PrimFunc):
+                self.kernel(variable, target, call.args)
             else:
-                self.compute(variable, str(target.name_hint), KERNEL, call.args, flops_of(function))
-                self.place(call.args, _scopes(function))
+                self.compute(variable, str(target.name_hint), FUNCTION, call.args)
 
     def operator(self, variable: Any, name: str, arguments: Sequence[Any]) -> None:
         """Record a call of one of the VM's or the memory planner's own operators."""
@@ -137,33 +135,31 @@ class _Reader:
             scope = _text(arguments[3]) if len(arguments) > 3 else GLOBAL
             size = size_of(shape, _text(arguments[2]))
             self.stored[variable] = len(self.storages)
-            self.storages.append(Storage(size, scope, _number(arguments[1]), len(self.calls), -1))
+            self.storages.append(Storage(size, scope, int(arguments[1].value), len(self.calls), -1))
         elif short == "alloc_tensor":
             storage = self.stored.get(arguments[0])
             scope = self.storages[storage].scope if storage is not None else GLOBAL
             self.unwritten.add(self.declare(variable, "value", storage=storage, scope=scope))
         elif short in ("kill_object", "kill_storage"):
-            if (index := self.stored.get(arguments[0])) is not None:
-                self.end(index)
+            if (index := self.stored.get(arguments[0])) is not None:  # it may have a later use
+                self.killed.add(index)
+                self.storages[index] = replace(self.storages[index], last=max(0, len(self.calls) - 1))
         elif short == "call_tir_dyn":
             inner = arguments[1].fields if hasattr(arguments[1], "fields") else arguments[1:]
-            function = self.module[arguments[0]]
-            self.compute(variable, str(arguments[0].name_hint), KERNEL, inner, flops_of(function))
-            self.place(inner, _scopes(function))
+            self.kernel(variable, arguments[0], inner)
 
-    def place(self, arguments: Sequence[Any], scopes: Sequence[str]) -> None:
-        """Put tensors where a kernel takes them to be; Relax itself no longer knows."""
+    def kernel(self, variable: Any, name: tvm.ir.GlobalVar, arguments: Sequence[Any]) -> None:
+        """Record a call of a kernel, and put tensors where it takes them to be; Relax no longer knows."""
+        function = self.module[name]
+        self.compute(variable, str(name.name_hint), KERNEL, arguments, flops_of(function))
+        buffers = map(function.buffer_map.get, function.params)
+        scopes = [str(buffer.scope()) if buffer is not None else GLOBAL for buffer in buffers]
         for argument, scope in zip(arguments, scopes, strict=False):
             for index in self.of(argument) if scope != GLOBAL else ():
                 self.tensors[index] = replace(self.tensors[index], scope=scope)
                 storage = self.tensors[index].storage
                 if storage is not None:
                     self.storages[storage] = replace(self.storages[storage], scope=scope)
-
-    def end(self, index: int) -> None:
-        """Free the storage after the last call so far, or after what uses it later."""
-        self.killed.add(index)
-        self.storages[index] = replace(self.storages[index], last=max(0, len(self.calls) - 1))
 
     def compute(
         self, variable: Any, name: str, kind: str, arguments: Sequence[Any], flops: int | None = None
@@ -210,21 +206,8 @@ class _Reader:
         return Graph(tuple(self.tensors), tuple(self.calls), storages, self.returned)
 
 
-def _scopes(function: Any) -> tuple[str, ...]:
-    buffers = [function.buffer_map.get(p) for p in function.params]
-    return tuple(str(buffer.scope()) if buffer is not None else GLOBAL for buffer in buffers)
-
-
 def _shape(expression: Any) -> tuple[int | str, ...]:
-    values = getattr(expression, "values", None)
-    return extents(values or ())
-
-
-def _number(expression: Any) -> int:
-    try:
-        return int(expression.value)
-    except (AttributeError, TypeError, ValueError):
-        return 0
+    return extents(getattr(expression, "values", None) or ())
 
 
 def _text(expression: Any) -> str:
@@ -241,9 +224,9 @@ class Capture:
         """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""
         inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
 
-        @tvm.transform.module_pass(opt_level=0, name="adt.Capture")  # type: ignore[untyped-decorator]
-        def capture(module: Any, _context: Any) -> Any:
+        @module_pass("adt.Capture")
+        def capture(module: Any) -> Any:
             self.lowered = inner(module)
             return self.lowered
 
-        return capture
+        return capture()

@@ -7,15 +7,17 @@ import gzip
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.tirx import stmt_functor
+from tvm import tirx
 
 from adt.compiler.importers.functions import GPU_KINDS
+from adt.compiler.ir.nodes import extents, tir_nodes
 from adt.compiler.lowered import Capture, read_main
 from adt.errors import last_line
 from adt.host import manifest
@@ -57,9 +59,9 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
         # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
         text = _without_addresses("\n".join(texts))
         (directory / "host.ll.gz").write_bytes(gzip.compress(text.encode(), 6, mtime=0))
-    textures: dict[str, int] = {}
+    textures: Counter[str] = Counter()
     for kernel in kernels:
-        textures[kernel.function] = textures.get(kernel.function, 0) + len(kernel.textures)
+        textures[kernel.function] += len(kernel.textures)
     return textures
 
 
@@ -93,21 +95,19 @@ def _modules(executable: Any) -> Iterator[Any]:
     seen: list[Any] = []
     while pending:
         module = pending.pop(0)
-        if not any(module == other for other in seen):
+        if module not in seen:
             seen.append(module)
-            pending += list(module.imports)
+            pending.extend(module.imports)
             yield module
 
 
 def _handed(executable: Any) -> Iterator[Subgraph]:
     """Yield the subgraphs of libraries that the executable carries."""
     for module in _modules(executable):
-        if module.kind in KERNELS:  # asked for a function, a GPU's module wants a runtime
-            continue
-        if module.implements_function("get_symbol", query_imports=False):
-            text = str(module.inspect_source("json"))
-            if text:
-                yield Subgraph(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
+        # asked for a function, a GPU's module wants a runtime
+        own = module.kind not in KERNELS and module.implements_function("get_symbol", query_imports=False)
+        if own and (text := str(module.inspect_source("json"))):
+            yield Subgraph(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
 
 
 def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> Iterator[DeviceKernel]:
@@ -117,74 +117,49 @@ def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> 
         if module.kind in GPU_KINDS
         for kernel in split_program(module.inspect_source())
     ]
-    place: dict[str, int] = {}
+    place: Counter[str] = Counter()
     for kind, source in sources:
         (directory / kind).mkdir(exist_ok=True)
-        at = place[source.function] = place.get(source.function, -1) + 1
-        launching = functions.get(source.function)
-        launches = [_extents(nest) for nest in _nests(launching.body)] if launching is not None else []
-        of_function = sum(s.function == source.function for _, s in sources)
-        grid, block = launches[at] if len(launches) == of_function else ((), ())
-        file = f"{kind}/{_file_name(source.name)}.{EXTENSIONS[kind]}"
+        function, name = source.function, source.name
+        nests = _nests(functions[function].body) if function in functions else []
+        of_function = sum(other.function == function for _, other in sources)
+        grid, block = _extents(nests[place[function]]) if len(nests) == of_function else ((), ())
+        place[function] += 1
+        if len(name) > MOST_NAME:
+            name = f"{name[:MOST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        file, lines = f"{kind}/{name}.{EXTENSIONS[kind]}", source.text.count("\n")
         (directory / file).write_text(source.text)
-        yield DeviceKernel(
-            source.name,
-            source.function,
-            source.textures,
-            source.buffers,
-            grid,
-            block,
-            file,
-            source.text.count("\n"),
-        )
-
-
-def _file_name(name: str) -> str:
-    if len(name) <= MOST_NAME:
-        return name
-    return f"{name[:MOST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        yield DeviceKernel(source.name, function, source.textures, source.buffers, grid, block, file, lines)
 
 
 Extents = tuple[int | str, ...]
 
 
-def _nests(statement: Any) -> Iterable[Any]:
+def _nests(statement: Any) -> list[Any]:
     """Return the outermost statements of a scheduled function that are each a kernel."""
-    inner = statement
-    while True:
-        if type(inner).__name__ == "SeqStmt":
-            return [nest for part in inner.seq for nest in _nests(part)]
-        if hasattr(inner, "block"):  # a realised block
-            inner = inner.block
-        elif type(inner).__name__ in ("SBlock", "Block", "DeclBuffer", "Allocate", "LetStmt"):
-            inner = inner.body
-        else:
-            return [inner]
+    if isinstance(statement, tirx.SeqStmt):
+        return [nest for part in statement.seq for nest in _nests(part)]
+    if isinstance(statement, tirx.SBlockRealize):
+        return _nests(statement.block)
+    return _nests(statement.body) if isinstance(statement, tirx.SBlock) else [statement]
 
 
 def _extents(nest: Any) -> tuple[Extents, Extents]:
-    extents: dict[str, int | str] = {}
-
-    def visit(node: Any) -> None:
-        binding = getattr(node, "thread_binding", None)
-        if binding is not None:
-            extent = node.extent
-            extents[str(binding.thread_tag)] = int(extent) if hasattr(extent, "value") else str(extent)
-
-    stmt_functor.post_order_visit(nest, visit)
-    if not extents:
+    loops = [loop for loop in tir_nodes(nest, tirx.For) if loop.thread_binding is not None]
+    names = [str(loop.thread_binding.thread_tag) for loop in loops]
+    sizes = dict(zip(names, extents(loop.extent for loop in loops), strict=True))
+    if not sizes:
         return (), ()
     return (
-        tuple(extents.get(f"blockIdx.{axis}", 1) for axis in THREADS),
-        tuple(extents.get(f"threadIdx.{axis}", 1) for axis in THREADS),
+        tuple(sizes.get(f"blockIdx.{axis}", 1) for axis in THREADS),
+        tuple(sizes.get(f"threadIdx.{axis}", 1) for axis in THREADS),
     )
 
 
 def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -> None:
-    relax = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
-    (directory / "relax.py").write_text(tvm.IRModule(relax).script(show_meta=False) + "\n")
-    kernels = {v: f for v, f in module.functions_items() if str(v.name_hint) in functions}
-    (directory / "tir.py").write_text(tvm.IRModule(kernels).script(show_meta=False) + "\n")
+    for file, are_kernels in (("relax.py", False), ("tir.py", True)):
+        part = {v: f for v, f in module.functions_items() if (str(v.name_hint) in functions) == are_kernels}
+        (directory / file).write_text(tvm.IRModule(part).script(show_meta=False) + "\n")
 
 
 SECTION = re.compile(r"^// Function: (\S+)\n", re.MULTILINE)

@@ -7,19 +7,21 @@ travels with the function as TVM's own attribute, which TVM's estimator honours,
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import tvm
 from tvm import tirx
 from tvm.s_tir.analysis import estimate_tir_flops
-from tvm.tirx import IntImm, stmt_functor
 
+from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.ir.passes import module_pass
+from adt.package.graphs import kernels_of
 
 ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
 SCHEDULED = "tirx.is_scheduled"  # TVM's mark of a function that its schedule rules leave alone
-UNCOUNTED = ("While", "AttrStmt")
+UNCOUNTED = (tirx.While, tirx.AttrStmt)
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 
 
@@ -29,16 +31,10 @@ def count_flops(module: Any) -> Any:
 
     It belongs behind whatever looks kernels up by their structure, of which attributes are a part.
     """
-    counted = {
-        variable: function.with_attr(ATTRIBUTE, flops)
-        for variable, function in module.functions_items()
-        if isinstance(function, tirx.PrimFunc) and (flops := flops_of(function)) is not None
-    }
-    if not counted:
-        return module
     result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-    for variable, function in counted.items():
-        result.update_func(variable, function)
+    for name, kernel in kernels_of(module).items():
+        if (flops := flops_of(kernel)) is not None:
+            result[name] = kernel.with_attr(ATTRIBUTE, flops)
     return result
 
 
@@ -50,13 +46,11 @@ def flops_of(function: Any) -> int | None:
     count nothing, nor do comparisons and addresses. Padding is counted as if it were computed, as usual for
     convolutions.
     """
-    if function.attrs is not None and ATTRIBUTE in function.attrs:
-        return int(function.attrs[ATTRIBUTE])
-    if function.attrs is not None and SCHEDULED in function.attrs:
+    attributes = function.attrs or {}
+    if ATTRIBUTE in attributes:
+        return int(attributes[ATTRIBUTE])
+    if SCHEDULED in attributes or not _countable(function.body):
         return None
-    if not _countable(function.body):
-        return None
-
     try:
         return int(estimate_tir_flops(function.body))
     except Exception:  # TVM's estimator has no rule for a node: InternalError, AttributeError, …
@@ -65,18 +59,10 @@ def flops_of(function: Any) -> int | None:
 
 def _countable(body: Any) -> bool:
     """Return True if every loop of *body* has a constant extent, and nothing outside of it is called."""
-    countable = True
-
-    def visit(node: Any) -> None:
-        nonlocal countable
-        kind = type(node).__name__
-        if kind == "For":
-            countable = countable and isinstance(node.extent, IntImm)
-        elif kind in UNCOUNTED:
-            countable = False
-        elif kind == "Call":
-            name = str(getattr(node.op, "name", ""))
-            countable = countable and "call_packed" not in name and "call_extern" not in name
-
-    stmt_functor.post_order_visit(body, visit)
-    return countable
+    for node in tir_nodes(body, (tirx.For, tirx.Call, *UNCOUNTED)):
+        if isinstance(node, tirx.Call):
+            if re.search("call_(packed|extern)", str(getattr(node.op, "name", ""))):
+                return False
+        elif not isinstance(node, tirx.For) or not isinstance(node.extent, tirx.IntImm):
+            return False
+    return True

@@ -27,7 +27,6 @@ ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Operators that compute each element from the elements at the same place."""
 
-
 IN_CACHE = 1 << 15  # values of a tensor that are looked at together
 
 
@@ -171,14 +170,10 @@ def is_flat(module: tvm.IRModule) -> bool:
 
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     """Return the static extents of a tensor; None where one is open, or *value* is no tensor."""
-    shape = getattr(value.struct_info, "shape", None)
-    values = getattr(shape, "values", None)
-    if values is None:
+    values = getattr(getattr(value.struct_info, "shape", None), "values", None)
+    if values is None or any(not hasattr(extent, "value") for extent in values):
         return None
-    try:
-        return tuple(int(extent) for extent in values)
-    except (TypeError, ValueError):
-        return None
+    return tuple(map(int, values))
 
 
 def resized(call: relax.Call, data: relax.Expr, layout: str) -> Any:
