@@ -28,8 +28,7 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
             remedy=f"Compile the model for the bundle: {recompile}; or build a bundle for the package: adt "
             f"build-target --for {target.platform}",
         )
-    missing = sorted(set(package.tvm.context_symbols) - set(bundle.context_symbols))
-    if missing:
+    if missing := sorted(set(package.tvm.context_symbols) - set(bundle.context_symbols)):
         raise MismatchError(
             f"the package {name} comes from TVM {package.tvm.version} and needs {', '.join(missing)}, which "
             f"the bundle's runner (TVM {bundle.tvm.version}) does not supply",
@@ -72,9 +71,8 @@ def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *opt
 
     They *offer* features in the kernel's names (empty: not known); *options* make ``adt compile`` fit them.
     """
-    missing = _missing(package.target.cpu_features, offers)
     again = package.source.compile_command
-    if missing:
+    if missing := _missing(package.target.cpu_features, offers):
         raise MismatchError(
             f"the package {package.name} is compiled for CPUs with {', '.join(missing)}, which those of"
             f" {where} lack",
@@ -110,15 +108,11 @@ def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
     target = package.target
     again = package.source.compile_command("--for", target.platform, "--target")
     if package.precision == "float32":
-        what, remedy = (
-            "as the model itself does",
-            f"Compile it for the CPU: {again} cpu; or export the model in float32.",
-        )
+        what = "as the model itself does"
+        remedy = f"Compile it for the CPU: {again} cpu; or export the model in float32."
     else:
-        what, remedy = (
-            f"({package.precision})",
-            f"Compile it in float32: {again} {target.name} --precision float32",
-        )
+        what = f"({package.precision})"
+        remedy = f"Compile it in float32: {again} {target.name} --precision float32"
     raise MismatchError(
         f"the package {package.name} computes in half precision {what}, which {device} does not: its OpenCL "
         "lacks cl_khr_fp16",

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from adt.errors import AdtError, PackageError, last_line
 from adt.host.contained import read_contained
@@ -173,6 +173,16 @@ TEXTS = _kinds("parallel_", "launch_point stride_pattern barrier_when_finish") |
 )
 """Texts within code: how a loop is spread over threads, the runtime's functions, what a barrier waits for."""
 
+_NAMES = {
+    "tirx.AttrStmt": ("attribute", "attr_key", STATEMENT_ATTRIBUTES),
+    "tirx.StringImm": ("text", "value", TEXTS),
+    **dict.fromkeys(
+        ("tirx.For", "tirx.SBlock", "tirx.AllocBuffer"), ("annotation", "annotations", ANNOTATIONS)
+    ),
+    "ir.DictAttrs": ("attribute", "__dict__", FUNCTION_ATTRIBUTES),
+}
+"""Nodes with names that mean more than others: their field with a name, or a map by names, and those that may
+be in it."""
 _DTYPE = re.compile(r"((int|uint|float|bfloat|bool)\d{0,3}(x\d{1,4})?|float8_\w{1,12}|handle|void|)")
 
 
@@ -186,9 +196,10 @@ class _Graph:
             graph = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise GraphError(f"no JSON: {error}") from None
-        nodes = graph.get("nodes") if isinstance(graph, dict) else None
-        root = graph.get("root_index") if isinstance(graph, dict) else None
-        if not (isinstance(nodes, list) and isinstance(root, int) and _is_place(root, len(nodes))):
+        if not isinstance(graph, dict):
+            graph = {}
+        nodes, root = graph.get("nodes"), graph.get("root_index")
+        if not (isinstance(nodes, list) and _is_place(root, len(nodes))):
             raise GraphError("no graph of TVM's")
         if len(nodes) > MOST_NODES:
             raise GraphError(f"{len(nodes)} nodes, over {MOST_NODES}")
@@ -250,31 +261,17 @@ class _Graph:
 
     def _special(self, kind: str, data: dict[str, Any]) -> None:
         """Refuse names that mean more than others."""
-        if kind == "tirx.AttrStmt":
-            self._among("attribute", self._text(data["attr_key"]), STATEMENT_ATTRIBUTES)
-        elif kind == "tirx.StringImm":
-            self._among("text", self._text(data["value"]), TEXTS)
-        elif kind in ("tirx.For", "tirx.SBlock", "tirx.AllocBuffer"):
-            for key in self._keys(data["annotations"]):
-                self._among("annotation", key, ANNOTATIONS)
-        elif kind == "ir.DictAttrs":
-            for key in self._keys(data["__dict__"]):
-                self._among("attribute", key, FUNCTION_ATTRIBUTES)
-
-    def _keys(self, place: int) -> list[str]:
-        return [self._text(key) for key in self.nodes[place]["data"][::2]]
-
-    def _text(self, place: int) -> str:
-        node = self.nodes[place]
-        return str(node["data"]) if node["type"] == "ffi.String" else f"({node['type']})"
-
-    @staticmethod
-    def _among(what: str, name: str, allowed: frozenset[str]) -> None:
-        if name not in allowed:
-            raise GraphError(f"the {what} {name[:80]!r}")
+        if kind not in _NAMES:
+            return
+        what, field, allowed = _NAMES[kind]
+        node = self.nodes[data[field]]
+        for named in [self.nodes[key] for key in node["data"][::2]] if node["type"] == "ffi.Map" else [node]:
+            name = str(named["data"]) if named["type"] == "ffi.String" else f"({named['type']})"
+            if name not in allowed:
+                raise GraphError(f"the {what} {name[:80]!r}")
 
 
-def _is_place(value: Any, end: int) -> bool:
+def _is_place(value: Any, end: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
@@ -298,39 +295,25 @@ def read_graphs(texts: Sequence[str]) -> list[Any]:
     """Return what TVM reads from each of *texts*, its JSON; in the place of what is refused, a GraphError."""
     import tvm
 
-    reasons = [_refusal(text) for text in texts]
-    passed = [place for place, reason in enumerate(reasons) if not reason]
-    for place, reason in zip(passed, _tried([texts[place] for place in passed]), strict=True):
-        reasons[place] = reason
-    return [
-        GraphError(reason) if reason else tvm.ir.load_json(text)
-        for text, reason in zip(texts, reasons, strict=True)
-    ]
-
-
-def _refusal(text: str) -> str:
-    try:
-        check_graph(text)
-    except GraphError as error:
-        return str(error)
-    return ""
-
-
-def _tried(texts: Sequence[str]) -> list[str]:
-    """Return why TVM cannot read each of *texts*; empty where it can."""
-    reasons: list[str] = []
-    crashes = 0
-    end = time.monotonic() + TIMEOUT
+    graphs: list[Any] = []
+    crashes, spent = 0, 0.0
     for text in texts:
-        if crashes == MOST_CRASHES or time.monotonic() > end:
-            reasons.append("others beside it end TVM")
-            continue
         try:
-            reasons.append(refusal(text))
+            check_graph(text)
+            if crashes == MOST_CRASHES or spent > TIMEOUT:
+                raise GraphError("others beside it end TVM")
+            began = time.monotonic()
+            try:
+                reason = refusal(text)
+            finally:
+                spent += time.monotonic() - began
+            graphs.append(GraphError(reason) if reason else tvm.ir.load_json(text))
+        except GraphError as error:
+            graphs.append(error)
         except AdtError as error:
             crashes += 1
-            reasons.append(error.what)
-    return reasons
+            graphs.append(GraphError(error.what))
+    return graphs
 
 
 @isolated("TVM's reading of it", TIMEOUT, process="graphs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from adt.errors import AdtError
@@ -21,7 +21,7 @@ from adt.package.manifest import PackageFile, PackageManifest
 from adt.package.package import ModelPackage, load_package
 from adt.package.reports import LANES
 
-CODE = "code"  # name of the finding about what is in mod.so
+CODE, PARAMETERS = "code", "parameters"  # names of the findings about what is in mod.so and mod.params
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ def examine(path: Path) -> Integrity:
         return Integrity(path, None, (Finding("description", False, reason),))
     facts = package.manifest
     described = f"{facts.schema} {facts.schema_version}, made by adt {facts.adt_version}"
-    findings = [Finding("description", True, described)]
-    findings += [_file(package.path, name, facts.files[name]) for name in (LIBRARY, PARAMS)]
-    findings += _code(package)
-    findings += _params(package)
-    findings += _inspection(package)
-    return Integrity(path, package, tuple(findings))
+    findings = (
+        Finding("description", True, described),
+        *(_file(package.path, name, facts.files[name]) for name in (LIBRARY, PARAMS)),
+        *(look(package) for look in (_code, _params, _inspection)),
+    )
+    return Integrity(path, package, findings)
 
 
 def _file(directory: Path, name: str, facts: PackageFile) -> Finding:
@@ -82,24 +82,21 @@ def _file(directory: Path, name: str, facts: PackageFile) -> Finding:
     return Finding(name, True, f"{size:,} bytes, sha256 {facts.sha256[:12]}…")
 
 
-def _code(package: ModelPackage) -> Iterator[Finding]:
+def _code(package: ModelPackage) -> Finding:
     facts = package.manifest
     try:
         elf = read_elf(package.path / LIBRARY)
     except AdtError as error:
-        yield Finding(CODE, False, error.what)
-        return
+        return Finding(CODE, False, error.what)
     for what, actual, described in (
-        ("machine", elf.machine, facts.target.machine),
+        ("machine", (elf.machine,), (facts.target.machine,)),
         ("needed libraries", elf.needed, facts.files[LIBRARY].needed),
         ("context symbols", context_symbols(elf), facts.tvm.context_symbols),
     ):
         if actual != described:
-            yield Finding(
-                CODE, False, f"{LIBRARY} has {what} {_shown(actual)}; mod.json says {_shown(described)}"
-            )
-            return
-    yield Finding(CODE, True, f"{elf.machine}, module ABI as described, {len(elf.functions)} functions")
+            have, said = (", ".join(names) or "none" for names in (actual, described))
+            return Finding(CODE, False, f"{LIBRARY} has {what} {have}; mod.json says {said}")
+    return Finding(CODE, True, f"{elf.machine}, module ABI as described, {len(elf.functions)} functions")
 
 
 def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
@@ -107,33 +104,27 @@ def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
     return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
 
 
-def _shown(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else ", ".join(value) or "none"
-
-
-def _params(package: ModelPackage) -> Iterator[Finding]:
+def _params(package: ModelPackage) -> Finding:
     try:
         shapes = {name: array.shape for name, array in load_arrays(package)}
     except AdtError as error:
-        yield Finding("parameters", False, error.what)
-        return
+        return Finding(PARAMETERS, False, error.what)
     taken = {name for entry in package.manifest.entries for name in entry.params}
     images = {name for entry in package.manifest.entries for name in entry.images}
     texels = {name for name, shape in shapes.items() if len(shape) > 2 and shape[-1] == LANES and all(shape)}
-    if missing := sorted(taken - shapes.keys()):
-        yield Finding("parameters", False, f"{PARAMS} lacks {', '.join(missing[:5])}")
-    elif surplus := sorted(shapes.keys() - taken):
-        yield Finding("parameters", False, f"{PARAMS} has {', '.join(surplus[:5])}, which no entry takes")
-    elif unknown := sorted(images - taken):
-        yield Finding("parameters", False, f"no entry takes {', '.join(unknown[:5])}, said to be images")
-    elif flat := sorted(images - texels):
-        yield Finding("parameters", False, f"{', '.join(flat[:5])}: not of texels, and said to be images")
-    else:
-        count = f"{len(shapes)}, as the entries take them" + (f", {len(images)} as images" if images else "")
-        yield Finding("parameters", True, count)
+    for names, fault in (
+        (taken - shapes.keys(), f"{PARAMS} lacks {{}}"),
+        (shapes.keys() - taken, f"{PARAMS} has {{}}, which no entry takes"),
+        (images - taken, "no entry takes {}, said to be images"),
+        (images - texels, "{}: not of texels, and said to be images"),
+    ):
+        if names:
+            return Finding(PARAMETERS, False, fault.format(", ".join(sorted(names)[:5])))
+    count = f"{len(shapes)}, as the entries take them" + (f", {len(images)} as images" if images else "")
+    return Finding(PARAMETERS, True, count)
 
 
-def _inspection(package: ModelPackage) -> Iterator[Finding]:
+def _inspection(package: ModelPackage) -> Finding:
     listed = package.manifest.inspection
     try:
         there = set(inspection_names(package.path))
@@ -141,24 +132,19 @@ def _inspection(package: ModelPackage) -> Iterator[Finding]:
         if inspection.recorded:
             inspection.subgraphs()
     except AdtError as error:
-        yield Finding(INSPECT, False, error.what)
-        return
-    unknown = sorted(there - listed.keys())
-    changed = [
-        name
+        return Finding(INSPECT, False, error.what)
+    faults = [
+        f"{name} was changed"
         for name in sorted(there & listed.keys())
         if file_sha256(package.path / name) != listed[name].sha256
     ]
-    if changed or unknown:
-        faults = [f"{name} was changed" for name in changed] + [
-            f"{name} is not described" for name in unknown
-        ]
-        yield Finding(INSPECT, False, "; ".join(faults[:5]))
-    elif not there:
-        yield Finding(INSPECT, True, "left out: `adt inspect` has less to show")
-    else:
-        missing = len(listed) - len(there)
-        yield Finding(INSPECT, True, f"{len(there)} files" + (f", {missing} left out" if missing else ""))
+    faults += [f"{name} is not described" for name in sorted(there - listed.keys())]
+    if faults:
+        return Finding(INSPECT, False, "; ".join(faults[:5]))
+    if not there:
+        return Finding(INSPECT, True, "left out: `adt inspect` has less to show")
+    missing = len(listed) - len(there)
+    return Finding(INSPECT, True, f"{len(there)} files" + (f", {missing} left out" if missing else ""))
 
 
 log = logging.getLogger("adt.compile")
@@ -173,12 +159,9 @@ def remember(manifest: PackageManifest) -> None:
         return
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            # at once: lines of several processes stay whole
-            os.write(descriptor, f"{_digest(manifest)}\n".encode())
-        finally:
-            os.close(descriptor)
+        # unbuffered: lines of several processes stay whole
+        with open(_path(), "ab", 0, opener=partial(os.open, mode=0o600)) as file:
+            file.write(f"{_digest(manifest)}\n".encode())
     except OSError as error:
         log.debug("%s is not kept: %s", _path(), error)
 

@@ -218,12 +218,10 @@ class CompilationRecord:
 
 def _share(operators: Sequence[Convolution], words: str) -> str:
     """Say how many of *operators* became what *words* say, and their share of the multiplications."""
-    done = [operator for operator in operators if not operator.reason]
-    share = sum(operator.macs for operator in done) / max(1, sum(operator.macs for operator in operators))
-    return (
-        f"{len(done)} of {len(operators)} convolutions and products are {words}, "
-        f"{share:.0%} of the arithmetic"
-    )
+    done = [operator.macs for operator in operators if not operator.reason]
+    share = sum(done) / max(1, sum(operator.macs for operator in operators))
+    counts = f"{len(done)} of {len(operators)} convolutions and products"
+    return f"{counts} are {words}, {share:.0%} of the arithmetic"
 
 
 @dataclass(frozen=True)
@@ -292,11 +290,10 @@ class PackageManifest:
 
     def entry(self, name: str = "main") -> Entry:
         """Return the entry function *name*."""
-        for candidate in self.entries:
-            if candidate.name == name:
-                return candidate
-        names = ", ".join(e.name for e in self.entries)
-        raise PackageError(f"the package has no entry {name!r}", remedy=f"It has: {names}.")
+        entries = {entry.name: entry for entry in self.entries}
+        if name not in entries:
+            raise PackageError(f"the package has no entry {name!r}", remedy=f"It has: {', '.join(entries)}.")
+        return entries[name]
 
 
 def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
@@ -326,12 +323,10 @@ def _fault(facts: PackageManifest) -> str:
     """Find a fault of well-typed *facts* that ``rtvm`` refuses, too; empty if there is none."""
     if unknown := set(facts.offload.split(",")) - {NONE, *LIBRARIES}:
         return f"it needs the library {min(unknown)!r}, which this adt does not know"
-    for name in facts.files:
-        if name not in (LIBRARY, PARAMS):
-            return f"files lists {name!r}"
-    for name in facts.inspection:
-        if not is_inside(name):
-            return f"inspection lists {name!r}"
+    if foreign := facts.files.keys() - {LIBRARY, PARAMS}:
+        return f"files lists {min(foreign)!r}"
+    if outside := [name for name in facts.inspection if not is_inside(name)]:
+        return f"inspection lists {outside[0]!r}"
     for entry in facts.entries:
         for spec in (*entry.inputs, *entry.outputs):
             extents = [extent for extent in spec.shape if isinstance(extent, int)]
@@ -395,7 +390,7 @@ def check_arrays(
 def _check_values(spec: TensorSpec, array: Array) -> None:
     """Check that indices are in their range."""
     values = spec.values
-    if values is None or not (values.is_index and array.size):
+    if values is None or not values.is_index:
         return
     numbers: NDArray[np.int64] = array.astype("int64")
     wrong = numbers[(numbers < values.least) | (numbers > values.most)]
@@ -409,13 +404,10 @@ def _check_values(spec: TensorSpec, array: Array) -> None:
 
 def fits(spec: TensorSpec, array: Array) -> bool:
     """Return True if *array* has the dtype of *spec*, and its shape where that is fixed."""
-    return (
-        str(array.dtype) == spec.dtype
-        and array.ndim == len(spec.shape)
-        and all(
-            isinstance(want, str) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
-        )
-    )
+    if str(array.dtype) != spec.dtype or array.ndim != len(spec.shape):
+        return False
+    pairs = zip(spec.shape, array.shape, strict=True)
+    return all(isinstance(want, str) or want == have for want, have in pairs)
 
 
 def kind(tensor: TensorSpec | Array) -> str:

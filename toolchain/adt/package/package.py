@@ -121,12 +121,9 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         try:
             file = files.part(path, name)
         except FileNotFoundError as error:
+            merge = f"If its parameters were split off: adt package merge {quote(str(path))} PARAMS -o DIR. "
             raise PackageError(
-                f"the package {archive or path} lacks {name}",
-                remedy="If its parameters were split off: "
-                f"adt package merge {quote(str(path))} PARAMS -o DIR. {remedy}"
-                if name == PARAMS
-                else remedy,
+                f"the package {archive or path} lacks {name}", remedy=merge * (name == PARAMS) + remedy
             ) from error
         if check_hashes and cache.file_sha256(file) != facts.files[name].sha256:
             raise PackageError(f"{file} is not the file that mod.json describes", remedy=remedy)

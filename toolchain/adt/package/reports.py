@@ -81,8 +81,8 @@ class TextureReport:
     @in_document()
     def share(self) -> float:
         """Share of the arithmetic operations that textured kernels do, 0 to 1."""
-        total = sum(kernel.operations for kernel in self.kernels)
-        return sum(kernel.operations for kernel in self.kernels if kernel.textured) / total if total else 0.0
+        textured = sum(kernel.operations for kernel in self.kernels if kernel.textured)
+        return textured / max(1, sum(kernel.operations for kernel in self.kernels))
 
     @property
     def summary(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,10 +45,7 @@ def read_inputs(
     Images are ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
     its batch.
     """
-    given: list[InputArray] = []
-    for text in files:
-        name, path = _split(text, entry)
-        given += _read(path, name, entry)
+    given = [each for text in files for each in _read(*_split(text, entry), entry)]
     batches: dict[str, list[Path]] = {}
     for text in images:
         name, path = _split(text, entry)
@@ -55,17 +53,18 @@ def read_inputs(
     for name, paths in batches.items():
         prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
         given.append(InputArray(name, prepared.array, prepared.how))
-    names = [each.name for each in given]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    counts = Counter(each.name for each in given)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
         raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")
     return tuple(given)
 
 
 def _split(text: str, entry: Entry) -> tuple[str, Path]:
     """Return the name of the input, empty for none, and the file, whose name may hold a = sign, too."""
-    for spec in sorted(entry.inputs, key=lambda spec: -len(spec.name)):
-        if text.startswith(f"{spec.name}="):
-            return spec.name, Path(text[len(spec.name) + 1 :])
+    names = [spec.name for spec in entry.inputs if text.startswith(f"{spec.name}=")]
+    if names:
+        name = max(names, key=len)
+        return name, Path(text[len(name) + 1 :])
     if "=" in text and not Path(text).exists():
         raise InputError(
             f"the model has no input {text.partition('=')[0]!r}", remedy=f"It takes {_names(entry)}."
@@ -81,7 +80,7 @@ def _spec(entry: Entry, name: str) -> TensorSpec:
     return next(spec for spec in entry.inputs if spec.name == name)
 
 
-def _read(path: Path, name: str, entry: Entry) -> list[InputArray]:
+def _read(name: str, path: Path, entry: Entry) -> list[InputArray]:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
@@ -107,9 +106,8 @@ def _only(entry: Entry, path: Path) -> str:
 
 def _for_pictures(entry: Entry) -> str:
     """Return the input of an --image without a name: the only one, or the only one of a picture's rank."""
-    candidates = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
-    if len(entry.inputs) == 1:
-        candidates = list(entry.inputs)
+    only = len(entry.inputs) == 1
+    candidates = [spec for spec in entry.inputs if only or len(spec.shape) in (3, 4)]
     if len(candidates) != 1:
         raise InputError(
             f"{'several inputs' if candidates else 'no input'} may take a picture: the model has "
@@ -124,14 +122,12 @@ def _npz(path: Path, name: str, entry: Entry) -> list[InputArray]:
     arrays = named_arrays(path)
     if not name:
         return [InputArray(key, array, str(path)) for key, array in taken_inputs(entry, arrays).items()]
-    if name in arrays:
-        return [InputArray(name, arrays[name], str(path))]
-    if len(arrays) == 1:
-        return [InputArray(name, next(iter(arrays.values())), str(path))]
-    raise InputError(
-        f"{path} has no array {name}, but {', '.join(arrays) or 'none'}",
-        remedy=f"Name the array {name}, or give a file with one array.",
-    )
+    if name not in arrays and len(arrays) != 1:
+        raise InputError(
+            f"{path} has no array {name}, but {', '.join(arrays) or 'none'}",
+            remedy=f"Name the array {name}, or give a file with one array.",
+        )
+    return [InputArray(name, arrays.get(name, next(iter(arrays.values()))), str(path))]
 
 
 def _npy(path: Path) -> Array:
@@ -151,9 +147,8 @@ def _raw(path: Path, spec: TensorSpec) -> Array:
     try:
         dtype = np.dtype(spec.dtype).newbyteorder("<")
     except TypeError as error:
-        raise InputError(
-            f"input {spec.name} is {kind(spec)}, of which numpy knows no bytes", remedy="Give it as .npz."
-        ) from error
+        what = f"input {spec.name} is {kind(spec)}, of which numpy knows no bytes"
+        raise InputError(what, remedy="Give it as .npz.") from error
     try:
         size = path.stat().st_size
         data = np.fromfile(path, dtype=np.uint8) if size <= MOST_ARRAY_BYTES else np.empty(0, np.uint8)

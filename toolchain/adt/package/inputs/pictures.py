@@ -134,10 +134,8 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
             "another batch: --shape.",
         )
     if form.batch is None and len(pixels) > 1:
-        raise InputError(
-            f"input {spec.name} is {kind(spec)}, one picture; given: {len(pixels)}",
-            remedy="Give one --image.",
-        )
+        what = f"input {spec.name} is {kind(spec)}, one picture; given: {len(pixels)}"
+        raise InputError(what, remedy="Give one --image.")
     values, scaling = _normalised(np.stack(pixels), spec, options)
     if form.layout == "NCHW":
         values = values.transpose(0, 3, 1, 2)
@@ -166,9 +164,8 @@ def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
         raise InputError(
             f"{what}, which is no picture: those have 3 or 4 axes of floats or 8-bit integers", remedy=PROBLEM
         )
-    layouts = [options.layout] if options.layout else []
-    if not layouts:
-        layouts = [layout for layout, axis in zip(LAYOUTS, (-3, -1), strict=True) if shape[axis] in (1, 3)]
+    fitting = [layout for layout, axis in zip(LAYOUTS, (-3, -1), strict=True) if shape[axis] in (1, 3)]
+    layouts = [options.layout] if options.layout else fitting
     if len(layouts) != 1:
         raise InputError(
             f"{what}: {'both' if layouts else 'neither'} of NCHW and NHWC can be its layout",
@@ -184,29 +181,20 @@ def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
             f"{what}: {channels} channels as {layout}, where pictures have 1 or 3",
             remedy=f"Try --layout {LAYOUTS[layout == 'NCHW']}. {PROBLEM}",
         )
-    return _Form(batch, height, width, channels, layout, _color(what, channels, options.color))
-
-
-def _color(what: str, channels: int, color: str) -> str:
-    if not color:
-        return "RGB" if channels == 3 else "GRAY"
+    color = options.color or ("RGB" if channels == 3 else "GRAY")
     if channels == 1 and color != "GRAY":
         raise InputError(
             f"{what}: one channel, which cannot be {color}",
             remedy="Leave --color away, or give --color GRAY.",
         )
-    return color
+    return _Form(batch, height, width, channels, layout, color)
 
 
 def check_options(options: PictureOptions) -> None:
     """Refuse words and numbers that fit no input, or contradict each other."""
-    for name, value, known in (
-        ("--layout", options.layout, LAYOUTS),
-        ("--color", options.color, COLORS),
-        ("--resample", options.resample, RESAMPLING),
-    ):
-        if value and value not in known:
-            raise InputError(f"{name} {value!r} is unknown", remedy=f"Use {', '.join(known)}.")
+    for name, known in (("layout", LAYOUTS), ("color", COLORS), ("resample", RESAMPLING)):
+        if (value := getattr(options, name)) and value not in known:
+            raise InputError(f"--{name} {value!r} is unknown", remedy=f"Use {', '.join(known)}.")
     if options.range is not None and len(options.range) != 2:
         raise InputError("--range takes two numbers", remedy="Say what 0 and 255 become: --range -1,1")
     if len(options.resize) == 1 and not options.crop:
@@ -225,10 +213,8 @@ def check_channels(spec: TensorSpec, options: PictureOptions, channels: int) -> 
     """Refuse a mean or a deviation that has neither one number nor one for each of the *channels*."""
     for name, numbers in (("--mean", options.mean), ("--std", options.std)):
         if len(numbers) not in (0, 1, channels):
-            raise InputError(
-                f"{name} has {len(numbers)} numbers, the input {spec.name} has {channels} channels",
-                remedy="Give one for each channel, or one for all.",
-            )
+            what = f"{name} has {len(numbers)} numbers, the input {spec.name} has {channels} channels"
+            raise InputError(what, remedy="Give one for each channel, or one for all.")
 
 
 def _check_values(spec: TensorSpec, options: PictureOptions) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adt.host.document import form
@@ -137,8 +140,6 @@ class Graph:
     @property
     def peak(self) -> int:
         """Bytes of the storages that live at the same time, at the worst call."""
-        if not self.storages:
-            return 0
         return max(
             sum(s.bytes or 0 for s in self.storages if s.first <= at <= s.last)
             for at in range(max(1, len(self.calls)))
@@ -151,10 +152,10 @@ class Graph:
 
     def by_scope(self) -> dict[str, int]:
         """Sum the bytes of the storages in each memory scope."""
-        sizes: dict[str, int] = {}
+        sizes: Counter[str] = Counter()
         for storage in self.storages:
-            sizes[storage.scope] = sizes.get(storage.scope, 0) + (storage.bytes or 0)
-        return sizes
+            sizes[storage.scope] += storage.bytes or 0
+        return dict(sizes)
 
     def device_of(self, call: Call) -> str:
         """Tell where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm``."""
@@ -167,16 +168,10 @@ class Graph:
         return sum(len(kernel.textures) for kernel in self.kernels if kernel.function == function)
 
 
-def size_of(shape: Iterable[int | str], dtype: str) -> int | None:
+def size_of(shape: Sequence[int | str], dtype: str) -> int | None:
     """Compute the bytes of a dense tensor; None when an extent is symbolic or the type has no fixed size."""
-    digits = "".join(c for c in dtype.partition("x")[0] if c.isdigit())
-    if dtype != "bool" and not digits:
+    kind = re.match(r"(?:bool|[a-z]+(\d+))(?:_\w+?)?(?:x(\d+))?$", dtype)
+    extents = [extent for extent in shape if isinstance(extent, int)]
+    if kind is None or len(extents) < len(shape):
         return None
-    bits = 8 if dtype == "bool" else int(digits)
-    lanes = int(dtype.partition("x")[2] or 1) if "x" in dtype else 1
-    count = 1
-    for extent in shape:
-        if isinstance(extent, str):
-            return None
-        count *= extent
-    return (count * bits * lanes + 7) // 8
+    return (math.prod(extents) * int(kind[1] or 8) * int(kind[2] or 1) + 7) // 8

@@ -44,25 +44,21 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
     far as boxes do not overlap.
     """
     unique = list(dict.fromkeys(edge for edge in edges if edge[0] < edge[1]))
-    layer = _layers(count, unique)
-    chains = _chains(count, unique, layer)
-    depth = max(layer, default=0) + 1
-    rows: list[list[int]] = [[] for _ in range(depth)]
-    level = list(layer)
-    for (start, _), passing in chains.items():
-        level += [layer[start] + 1 + step for step in range(len(passing))]
+    level = _layers(count, unique)
+    chains = _chains(unique, level)
+    rows: list[list[int]] = [[] for _ in range(max(level, default=0) + 1)]
     for node, at in enumerate(level):
         rows[at].append(node)
     above: list[list[int]] = [[] for _ in level]
     below: list[list[int]] = [[] for _ in level]
     for (start, end), passing in chains.items():
-        whole = [start, *passing, end]
-        for upper, lower in itertools.pairwise(whole):
+        for upper, lower in itertools.pairwise([start, *passing, end]):
             above[lower].append(upper)
             below[upper].append(lower)
+    half = [(WIDTH if node < count else LANE) / 2 for node in range(len(level))]
     _order(rows, above, below)
-    center = _columns(rows, above, below, count)
-    left = min((center[n] - _width(n, count) / 2 for n in range(len(level))), default=0.0)
+    center = _columns(rows, above, below, half)
+    left = min((x - width for x, width in zip(center, half, strict=True)), default=0.0)
     center = [x - left for x in center]
     top = [at * (HEIGHT + GAP_Y) for at in level]
     paths = {}
@@ -73,8 +69,8 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
     return Layout(
         tuple((center[node] - WIDTH / 2, top[node]) for node in range(count)),
         paths,
-        max((center[n] + _width(n, count) / 2 for n in range(len(level))), default=0.0),
-        depth * (HEIGHT + GAP_Y) - GAP_Y,
+        max((x + width for x, width in zip(center, half, strict=True)), default=0.0),
+        len(rows) * (HEIGHT + GAP_Y) - GAP_Y,
     )
 
 
@@ -92,17 +88,14 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return layer
 
 
-def _chains(
-    count: int, edges: Sequence[tuple[int, int]], layer: Sequence[int]
-) -> dict[tuple[int, int], list[int]]:
-    """Give each edge a fresh node for every layer that it passes."""
-    passed = sum(layer[end] - layer[start] - 1 for start, end in edges)
+def _chains(edges: Sequence[tuple[int, int]], level: list[int]) -> dict[tuple[int, int], list[int]]:
+    """Give each edge a fresh node for every layer that it passes, and add their layers to *level*."""
+    passed = sum(level[end] - level[start] - 1 for start, end in edges)
     chains = {}
-    fresh = count
     for start, end in edges:
-        many = layer[end] - layer[start] - 1 if passed <= MOST_PASSING else 0
-        chains[start, end] = list(range(fresh, fresh + many))
-        fresh += many
+        layers = range(level[start] + 1, level[end]) if passed <= MOST_PASSING else ()
+        chains[start, end] = list(range(len(level), len(level) + len(layers)))
+        level += layers
     return chains
 
 
@@ -122,12 +115,8 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
     return sum(values) / len(values) if values else otherwise
 
 
-def _width(node: int, count: int) -> float:
-    return WIDTH if node < count else LANE
-
-
 def _columns(
-    rows: list[list[int]], above: list[list[int]], below: list[list[int]], count: int
+    rows: list[list[int]], above: list[list[int]], below: list[list[int]], half: Sequence[float]
 ) -> list[float]:
     """Center each node as near to its neighbours' mean as its row allows."""
     center = [0.0] * len(above)
@@ -135,16 +124,15 @@ def _columns(
         for row in rows if sweep % 2 == 0 else reversed(rows):
             near = above if sweep % 2 == 0 else below
             targets = [_mean([center[m] for m in near[n]], center[n]) for n in row]
-            for node, x in zip(row, _apart(row, targets, count), strict=True):
+            for node, x in zip(row, _apart([half[node] for node in row], targets), strict=True):
                 center[node] = x
     return center
 
 
-def _apart(row: Sequence[int], targets: Sequence[float], count: int) -> list[float]:
-    """Return the places nearest to *targets* (least squares) at which the boxes of *row* do not overlap."""
-    offsets = [0.0]
-    for left, right in itertools.pairwise(row):
-        offsets.append(offsets[-1] + (_width(left, count) + _width(right, count)) / 2 + GAP_X)
+def _apart(half: Sequence[float], targets: Sequence[float]) -> list[float]:
+    """Return the places nearest to *targets* (least squares) where boxes of *half* widths do not overlap."""
+    steps = (left + right + GAP_X for left, right in itertools.pairwise(half))
+    offsets = list(itertools.accumulate(steps, initial=0.0))
     blocks: list[tuple[float, int]] = []  # isotonic regression: pool what is out of order
     for target, offset in zip(targets, offsets, strict=True):
         total, size = target - offset, 1
@@ -205,18 +193,23 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
         "kernels": [vars(kernel) for kernel in graph.kernels],
         "textures": {"share": report.share, **asdict(report)} if report else None,
         "sources": _sources(inspection),
-        "profile": _profile(profile),
+        "profile": {
+            "device": profile.device,
+            "emulated": profile.emulated,
+            "runs": profile.runs,
+            "total_us": profile.counted_us,
+        }
+        if profile
+        else None,
     }
 
 
 def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
     """Make a node for the inputs, each call and the outputs, and an edge for each tensor between two."""
-    nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": []}]
-    producers: dict[int, int] = {}
-    nodes[0]["out"] = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
+    given = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
+    nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": given}]
+    producers = dict.fromkeys(given, 0)
     edges: list[tuple[int, int, int]] = []
-    for index in nodes[0]["out"]:
-        producers[index] = 0
     for index, call in enumerate(graph.calls):
         touched = [graph.tensors[i] for i in (*call.inputs, *call.outputs)]
         textured = any(t.texture for t in touched) or graph.textures_of(call.name) > 0
@@ -232,8 +225,7 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
             }
         )
         edges += [(producers[i], len(nodes) - 1, i) for i in call.inputs if i in producers]
-        for output in call.outputs:
-            producers[output] = len(nodes) - 1
+        producers |= dict.fromkeys(call.outputs, len(nodes) - 1)
     nodes.append({"name": OUTPUTS, "kind": OUTPUTS, "call": -1, "in": list(graph.outputs), "out": []})
     edges += [(producers[i], len(nodes) - 1, i) for i in graph.outputs if i in producers]
     first: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -250,8 +242,7 @@ def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
             sources[name] = {"TIR": text[:MOST_SOURCE]}
         for kernel in inspection.graph.kernels:
             text = inspection.text(kernel.file)
-            own = sources.setdefault(kernel.function, {})
-            sources[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
+            sources[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | sources.get(kernel.function, {})
     except UnsafeFile:
         raise
     except AdtError:  # left out: the page has fewer texts
@@ -283,14 +274,3 @@ def _facts(inspection: Inspection) -> list[list[str]]:
         ["source sha256", facts.source.sha256],
     ]
     return rows
-
-
-def _profile(profile: Profile | None) -> dict[str, Any] | None:
-    if profile is None:
-        return None
-    return {
-        "device": profile.device,
-        "emulated": profile.emulated,
-        "runs": profile.runs,
-        "total_us": profile.counted_us,
-    }
