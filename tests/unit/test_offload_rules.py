@@ -10,7 +10,7 @@ import pytest
 from adt.bundle.bundle import BundleOptions
 from adt.bundle.libraries import LIBRARIES, Library, join_libraries, parse_libraries
 from adt.bundle.plugins import foreign_types, layout_function
-from adt.compiler.passes.offload.clml import Clml
+from adt.compiler.passes.offload.clml import objection
 from adt.compiler.passes.offload.partition import (
     OffloadedModel,
     Subgraph,
@@ -18,13 +18,14 @@ from adt.compiler.passes.offload.partition import (
     offload_module,
     rules_of,
 )
+from adt.compiler.passes.offload.rules import Rules
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.options.option import options_of
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 from adt.package.reports import OffloadReport
 
-CLML = Clml([], "openclml", weights_inside=True)
+CLML = Rules([], "openclml", objection)
 
 
 @pytest.mark.parametrize(

@@ -36,40 +36,40 @@ from adt.compiler.passes.offload.weights import weights_of
 RANK = 4  # CLML's tensors have four dimensions
 
 
-class Clml(Rules):
-    """TVM's CLML runtime."""
-
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
-        """Bind the weights, fold batch norms, lay convolutions out as NCHW."""
-        calls = relax_nodes(module["main"], relax.Call)
-        # TVM's layout pass fails on some models (reshapes to computed shapes, slices), and most need none.
-        laid_out = all(in_nchw(call) for call in calls if operator_name(call) == CONV2D)
-        passes = [
-            transform.BindParams("main", weights_of(module, params)),
-            *([] if laid_out else [transform.ConvertLayout({CONV2D: ["NCHW", "OIHW"]})]),
-            transform.Normalize(),
-            transform.FoldBatchnormToConv2D(),
-            AppendReshapeToBNRewriterPass(),
-            transform.FoldConstant(),
-        ]
-        return tvm.transform.Sequential(passes)(module)
-
-    def objection(self, name: str, calls: list[relax.Call]) -> str:
-        parts = name.removeprefix("openclml.").split(".")
-        if "clip" in parts:
-            return "CLML's runtime in TVM has no clip"
-        if "pad" in parts:
-            return "CLML's runtime in TVM ignores how a padding is filled"
-        if "conv2d_transpose" in parts:
-            return "CLML's runtime in TVM ignores output padding and groups of a transposed convolution"
-        reasons = (_types(call) or unmet(call, _CONSTRAINTS.get(operator_name(call), {})) for call in calls)
-        return next(filter(None, reasons), "")
-
-
-def rules(*, foreign: frozenset[str], **_options: bool) -> Clml:
+def rules(*, foreign: frozenset[str], **_options: bool) -> Rules:
     """Return the rules of the installed TVM, whose code generator reads some attributes from memory."""
-    read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})
-    return Clml(clml_pattern_table(), "openclml", weights_inside=True, misread=read & foreign)
+    misread = foreign & {"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"}
+    patterns = clml_pattern_table()
+    return Rules(patterns, "openclml", objection, _prepare, weights_inside=True, misread=misread)
+
+
+def _prepare(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
+    """Bind the weights, fold batch norms, lay convolutions out as NCHW."""
+    calls = relax_nodes(module["main"], relax.Call)
+    # TVM's layout pass fails on some models (reshapes to computed shapes, slices), and most need none.
+    laid_out = all(in_nchw(call) for call in calls if operator_name(call) == CONV2D)
+    passes = [
+        transform.BindParams("main", weights_of(module, params)),
+        *([] if laid_out else [transform.ConvertLayout({CONV2D: ["NCHW", "OIHW"]})]),
+        transform.Normalize(),
+        transform.FoldBatchnormToConv2D(),
+        AppendReshapeToBNRewriterPass(),
+        transform.FoldConstant(),
+    ]
+    return tvm.transform.Sequential(passes)(module)
+
+
+def objection(name: str, calls: list[relax.Call]) -> str:
+    """Return why CLML must not compute the match of the pattern *name*; empty: it may."""
+    parts = name.removeprefix("openclml.").split(".")
+    if "clip" in parts:
+        return "CLML's runtime in TVM has no clip"
+    if "pad" in parts:
+        return "CLML's runtime in TVM ignores how a padding is filled"
+    if "conv2d_transpose" in parts:
+        return "CLML's runtime in TVM ignores output padding and groups of a transposed convolution"
+    reasons = (_types(call) or unmet(call, _CONSTRAINTS.get(operator_name(call), {})) for call in calls)
+    return next(filter(None, reasons), "")
 
 
 def _types(call: relax.Call) -> str:

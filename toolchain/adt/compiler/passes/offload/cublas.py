@@ -21,26 +21,23 @@ from adt.compiler.passes.offload.rules import Rules, mixed_types, shape_of
 MATMUL = "relax.matmul"
 
 
-class Cublas(Rules):
-    """Rules of cuBLAS, by adt's runtime."""
-
-    def objection(self, name: str, calls: list[relax.Call]) -> str:
-        (call,) = calls
-        if reason := mixed_types("cuBLAS", call):
-            return reason
-        first, second = map(shape_of, call.args)
-        if len(first) < 2 or len(second) < 2:
-            return "cuBLAS multiplies matrices"
-        if _batches(first) > 1 < _batches(second) and first[:-2] != second[:-2]:
-            return "cuBLAS repeats a matrix for all others, not for some"
-        return ""
-
-
-def rules(*, tf32: bool, **_options: Any) -> Cublas:
+def rules(*, tf32: bool, **_options: object) -> Rules:
     """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
     register("cublas", partial(write_layer, layer_of=partial(_layer, tf32=tf32)))
     patterns: list[Any] = [("cublas.matmul", is_op(MATMUL)(wildcard(), wildcard()), {}, None)]
-    return Cublas(patterns, "cublas", apart=True)
+    return Rules(patterns, "cublas", _objection, apart=True)
+
+
+def _objection(_name: str, calls: list[relax.Call]) -> str:
+    (call,) = calls
+    if reason := mixed_types("cuBLAS", call):
+        return reason
+    first, second = map(shape_of, call.args)
+    if len(first) < 2 or len(second) < 2:
+        return "cuBLAS multiplies matrices"
+    if _batches(first) > 1 < _batches(second) and first[:-2] != second[:-2]:
+        return "cuBLAS repeats a matrix for all others, not for some"
+    return ""
 
 
 def _batches(shape: Sequence[int]) -> int:

@@ -29,20 +29,10 @@ from adt.compiler.passes.offload.rules import (
 ADD, RELU = "relax.add", "relax.nn.relu"
 
 
-class Cudnn(Rules):
-    """Rules of cuDNN, by adt's runtime."""
-
-    def objection(self, name: str, calls: list[relax.Call]) -> str:
-        core = next(call for call in calls if operator_name(call) == CONV2D)
-        sums = [call for call in calls if operator_name(call) == ADD]
-        types = next(filter(None, (mixed_types("cuDNN", call) for call in calls)), "")
-        return types or unmet(core, _CONVOLUTION) or _sums(core, sums, with_bias="bias" in name)
-
-
-def rules(*, tf32: bool, **_options: Any) -> Cudnn:
+def rules(*, tf32: bool, **_options: object) -> Rules:
     """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
     register("cudnn", partial(write_layer, layer_of=partial(_layer, tf32=tf32)))
-    return Cudnn(_patterns(), "cudnn", apart=True)
+    return Rules(_patterns(), "cudnn", _objection, apart=True)
 
 
 def _patterns() -> list[Any]:
@@ -71,10 +61,16 @@ _CONVOLUTION: Constraints = {
 }
 
 
-def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
-    """Check that a bias has one value for each channel, and other terms one for each of the result."""
+def _objection(name: str, calls: list[relax.Call]) -> str:
+    """Check types, the convolution, and that a bias has one value for each channel, other terms one for each
+    of the result."""
+    core = next(call for call in calls if operator_name(call) == CONV2D)
+    sums = [call for call in calls if operator_name(call) == ADD]
+    types = next(filter(None, (mixed_types("cuDNN", call) for call in calls)), "")
+    if reason := types or unmet(core, _CONVOLUTION):
+        return reason
     shape = shape_of(core)
-    if with_bias:
+    if "bias" in name:
         bias, *sums = sums
         if shape_of(bias.args[1]) != [1, shape[1], 1, 1]:
             return "cuDNN's bias has one value for each channel"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,27 +17,23 @@ TYPES = ("float32", "float16")
 
 
 @dataclass(frozen=True)
-class Rules(ABC):
+class Rules:
     """Rules of one library."""
 
     patterns: list[Any]
     """TVM's: ``(name, pattern, annotations, check)``."""
     codegen: str
     """Prefix of the patterns' names, before a dot: TVM's name of the code generator."""
+    objection: Callable[[str, list[relax.Call]], str]
+    """Returns why the match of a pattern, by name, with calls (in order) must not go; empty: it may."""
+    prepare: Callable[[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]], tvm.IRModule] = fold_weights
+    """Binds the weights of a module and folds batch norms, as the patterns want it."""
     weights_inside: bool = False
     """Weights go into the subgraphs; else they stay parameters of the model."""
     apart: bool = False
     """Each match of a pattern is a subgraph of its own."""
     misread: frozenset[str] = frozenset()
     """Types of operators' attributes that the code generator would misread."""
-
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
-        """Bind the weights of *module* and fold batch norms, as the patterns want it."""
-        return fold_weights(module, params)
-
-    @abstractmethod
-    def objection(self, name: str, calls: list[relax.Call]) -> str:
-        """Return why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
 Constraints = Mapping[str, Callable[[relax.Call], bool]]
@@ -74,8 +69,8 @@ def in_nchw(call: relax.Call) -> bool:
     attrs = call.attrs
     if operator_name(call) != CONV2D:
         return str(attrs.layout) == "NCHW"
-    layouts = str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout)
-    return layouts in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", ""))
+    data, weights, out = map(str, (attrs.data_layout, attrs.kernel_layout, attrs.out_layout))
+    return (data, weights) == ("NCHW", "OIHW") and out in ("NCHW", "")
 
 
 def undilated(pool: relax.Call) -> bool:

@@ -9,7 +9,7 @@ subgraph.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,40 +49,37 @@ ADD_RATIOS = (2.0**-10, 2.0**8)
 """XNNPACK's limits of (scale of an operand / scale of the sum), the upper one not included."""
 
 
-@dataclass(frozen=True)
-class Xnnpack(Rules):
-    """XNNPACK, by adt's runtime."""
+def rules(*, half: bool, **_options: object) -> Rules:
+    """Return the rules; TVM has the code generator from then on.
 
-    half: bool = False
-    """Arm's CPU that code is for computes in half precision, and so does XNNPACK there."""
-
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
-        """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
-        if not any(operator_name(call) == DEQUANTIZE for call in relax_nodes(module["main"], relax.Call)):
-            return fold_weights(module, params)
-        module = transform.BindParams("main", weights_of(module, params))(module)
-        return transform.Normalize()(_own_dequantizations(module))
-
-    def objection(self, name: str, calls: list[relax.Call]) -> str:
-        if name == "xnnpack.convert":
-            return _convert(calls[0])
-        core = next((call for call in calls if operator_name(call) in LAYERS), None)
-        if core is None:
-            core = next(call for call in calls if operator_name(call) in _CONSTRAINTS)
-        quantized = any(operator_name(call) in (QUANTIZE, DEQUANTIZE) for call in calls)
-        taken = ("float32", "float16") if self.half and not quantized else ("float32",)
-        return (
-            _types(calls, taken)
-            or unmet(core, _CONSTRAINTS[operator_name(core)])
-            or _bias(core, calls)
-            or _scales(core, calls)
-        )
-
-
-def rules(*, half: bool, **_options: Any) -> Xnnpack:
-    """Return the rules; TVM has the code generator from then on."""
+    With *half*, Arm's CPU that code is for computes in half precision, and so does XNNPACK there.
+    """
     register("xnnpack", write_graph)
-    return Xnnpack(_patterns(), "xnnpack", weights_inside=True, half=half)
+    return Rules(_patterns(), "xnnpack", partial(_objection, half), _prepare, weights_inside=True)
+
+
+def _prepare(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
+    """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
+    if not any(operator_name(call) == DEQUANTIZE for call in relax_nodes(module["main"], relax.Call)):
+        return fold_weights(module, params)
+    module = transform.BindParams("main", weights_of(module, params))(module)
+    return transform.Normalize()(_own_dequantizations(module))
+
+
+def _objection(half: bool, name: str, calls: list[relax.Call]) -> str:
+    if name == "xnnpack.convert":
+        return _convert(calls[0])
+    core = next((call for call in calls if operator_name(call) in LAYERS), None)
+    if core is None:
+        core = next(call for call in calls if operator_name(call) in _CONSTRAINTS)
+    quantized = any(operator_name(call) in (QUANTIZE, DEQUANTIZE) for call in calls)
+    taken = ("float32", "float16") if half and not quantized else ("float32",)
+    return (
+        _types(calls, taken)
+        or unmet(core, _CONSTRAINTS[operator_name(core)])
+        or _bias(core, calls)
+        or _scales(core, calls)
+    )
 
 
 def _patterns() -> list[Any]:
@@ -125,23 +122,19 @@ def _patterns() -> list[Any]:
 
 def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
     """Give each call dequantized operands of its own: a match must not give away its inside."""
-    dequantizations = {
-        binding.var: binding.value
-        for binding in bindings_of(module)
-        if operator_name(binding.value) == DEQUANTIZE
-    }
+    values = {binding.var: binding.value for binding in bindings_of(module)}
 
     @mutator
     class Own(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: relax.Call) -> relax.Expr:
             arguments = []
             for argument in call.args:
-                source = dequantizations.get(argument) if isinstance(argument, relax.Var) else None
-                if source is None:
-                    arguments.append(self.visit_expr(argument))
-                else:
+                source = values.get(argument)
+                if operator_name(source) == DEQUANTIZE:
                     copy = relax.Call(source.op, [*map(self.visit_expr, source.args)], source.attrs)
                     arguments.append(self.builder_.emit(copy))
+                else:
+                    arguments.append(self.visit_expr(argument))
             return relax.Call(call.op, arguments, call.attrs, call.sinfo_args)
 
     own = Own(module)
