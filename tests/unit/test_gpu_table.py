@@ -86,7 +86,7 @@ def test_a_device_s_own_cores_count() -> None:
     settings = load_settings({"compile.target": "opencl"}).settings
     gpu = package_target(phone, settings, like).gpu
     assert gpu is not None and (gpu.name, gpu.items) == ("Mali Valhall", 20 * 512)
-    assert "compute_units" not in model_target("mali", phone, 28, gpu="Mali-G78", gpu_cores=20).spec
+    assert "compute_units" not in model_target("mali", phone, 28, like).spec
 
 
 @pytest.mark.parametrize(("name", "like"), [("Adreno 699", "Adreno 650"), ("Adreno 899", "Adreno 830")])
@@ -136,7 +136,8 @@ def test_every_target_for_a_gpu_knows_it() -> None:
     phone = platform_named("android-arm64-v8a")
     limits = {"max_num_threads": 64, "texture_spatial_limit": 16384}
     assert model_target("adreno", phone, 28).gpu == ANY_ADRENO
-    like = model_target("adreno", phone, 28, opencl_limits=limits, gpu="Adreno740v2").gpu
+    device = PackageLike("a phone", "SM8550", "Adreno740v2", "V@0615", True, (), limits, ())
+    like = model_target("adreno", phone, 28, device).gpu
     assert like is not None and (like.name, like.work_group) == ("Adreno 7xx", 64)
     words = model_target("opencl -device=adreno -max_num_threads=32", phone, 28).gpu
     assert words is not None and words.work_group == 32

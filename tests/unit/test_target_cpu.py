@@ -12,6 +12,7 @@ from adt.compiler.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.errors import ConfigError
 from adt.options.resolve import load_settings
 from adt.package.compatibility import own_features
+from adt.package.manifest import PackageLike
 
 TRIPLE = "aarch64-linux-gnu"
 
@@ -119,7 +120,8 @@ def test_features_that_devices_are_asked_for() -> None:
     """Ask a device for the features that code uses; for any processor of the platform ask for none."""
 
     def asked(cpu: str, extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-        return model_target("mali", platform_named("linux-aarch64"), 28, extra, cpu=cpu).cpu_features
+        like = PackageLike("a board", "", "", "", None, (), {}, extra)
+        return model_target("mali", platform_named("linux-aarch64"), 28, like, cpu=cpu).cpu_features
 
     assert asked("") == asked("rpi4") == ()
     assert asked("", ("+dotprod",)) == ("asimddp",)

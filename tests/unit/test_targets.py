@@ -11,8 +11,13 @@ from adt.bundle.platforms import HOST_MACHINE, platform_named
 from adt.compiler.targets import NAMES, ModelTarget, model_target, settings_and_platform
 from adt.errors import ConfigError
 from adt.options.resolve import load_settings
+from adt.package.manifest import PackageLike
 
 LINUX, PHONE = "linux-aarch64", "android-arm64-v8a"
+
+
+def device(**limits: int) -> PackageLike:
+    return PackageLike("a device", "", "", "", None, (), limits, ())
 
 
 def target(text: str, platform: str = LINUX, **options: Any) -> ModelTarget:
@@ -233,14 +238,14 @@ def test_one_line_says_what_a_string_became(alone: Path, caplog: pytest.LogCaptu
 
 def test_limits_of_a_device_and_what_overrides_them() -> None:
     limits = {"max_num_threads": 1024, "texture_spatial_limit": 8192}
-    assert target("adreno", opencl_limits=limits).spec.items() >= limits.items()
-    assert target("qcom/adreno-opencl-texture", PHONE, opencl_limits=limits).spec.items() >= limits.items()
-    mine = target("opencl -max_num_threads=64", opencl_limits=limits).spec
+    assert target("adreno", like=device(**limits)).spec.items() >= limits.items()
+    assert target("qcom/adreno-opencl-texture", PHONE, like=device(**limits)).spec.items() >= limits.items()
+    mine = target("opencl -max_num_threads=64", like=device(**limits)).spec
     assert (mine["max_num_threads"], mine["texture_spatial_limit"]) == (64, 8192)
 
 
 def test_textures_on_a_device_without_images() -> None:
-    error = refused("adreno", opencl_limits={"max_num_threads": 1024})
+    error = refused("adreno", like=device(max_num_threads=1024))
     assert "no images" in error.what and "--target adreno-buffer" in error.remedy
-    assert target("adreno-buffer", opencl_limits={"max_num_threads": 1024}).device == "opencl"
-    json.dumps(target("adreno", opencl_limits={"texture_spatial_limit": 4096}).spec)  # what mod.json keeps
+    assert target("adreno-buffer", like=device(max_num_threads=1024)).device == "opencl"
+    json.dumps(target("adreno", like=device(texture_spatial_limit=4096)).spec)  # what mod.json keeps

@@ -141,16 +141,8 @@ class Compilation:
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
     """Return the target that the settings mean on *platform*, for the device *like*."""
-    return model_target(
-        settings.compile.target,
-        platform,
-        settings.build.api_level,
-        like.cpu_features if like else (),
-        like.opencl_limits if like else None,
-        cpu=settings.compile.cpu,
-        gpu=like.gpu if like else "",
-        gpu_cores=like.compute_units if like else 0,
-    )
+    options = settings.compile
+    return model_target(options.target, platform, settings.build.api_level, like, cpu=options.cpu)
 
 
 _OPAQUE = 8  # TVM's ``relax::OpPatternKind`` of what is not fused

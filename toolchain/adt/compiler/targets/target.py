@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from adt.compiler.targets.parser import PTX, ParsedTarget, parse_target
 from adt.errors import ConfigError
 from adt.options.resolve import Resolved
 from adt.options.sections import Settings
+from adt.package.manifest import PackageLike
 
 log = logging.getLogger("adt.compile")
 
@@ -50,25 +50,14 @@ class ModelTarget:
 
 
 def model_target(
-    text: str,
-    platform: Platform,
-    api_level: int,
-    extra_features: tuple[str, ...] = (),
-    opencl_limits: Mapping[str, int] | None = None,
-    *,
-    cpu: str = "",
-    gpu: str = "",
-    gpu_cores: int = 0,
+    text: str, platform: Platform, api_level: int, like: PackageLike | None = None, *, cpu: str = ""
 ) -> ModelTarget:
     """Resolve the target *text*, one of adt's names or TVM's string, tag or dictionary (JSON), on *platform*.
 
     Args:
-        extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
-        opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
+        like: the device that it is for in particular; None: any.
         cpu: the processor, see :func:`adt.compiler.targets.cpu.cpu_choice`; empty: the target's, or else any
             of the platform, and for this machine its own.
-        gpu: what that certain device calls its GPU; empty: any that the target is for.
-        gpu_cores: compute units that it reports; 0: it does not.
     """
     parsed = parse_target(text)
     _check_platform(parsed, text, platform, api_level)
@@ -82,7 +71,8 @@ def model_target(
     choice = cpu_choice(cpu or parsed.cpu or usual, platform, api_level)
     if choice.core:
         host["mcpu"] = choice.core
-    if features := (*platform.cpu_features, *extra_features, *choice.features):
+    own = like.cpu_features if like else ()
+    if features := (*platform.cpu_features, *own, *choice.features):
         host["mattr"] = list({word[1:]: word for word in features}.values())  # of two, the later
     demands = kernel_features(choice.core, features, platform, api_level)
     if platform.float_abi:
@@ -93,8 +83,8 @@ def model_target(
     if parsed.name not in _GPUS:
         return ModelTarget(parsed.name, "cpu", host, ("cpu",), cpu_features=demands)
     textures = parsed.name == "adreno"
-    limits = {**(opencl_limits or {}), **parsed.gpu}
-    if textures and opencl_limits is not None and "texture_spatial_limit" not in limits:
+    limits = {**(like.opencl_limits if like else {}), **parsed.gpu}
+    if textures and like and "texture_spatial_limit" not in limits:
         raise ConfigError(
             "the device to compile for reports no images in OpenCL, and textures are images",
             remedy="Keep tensors in buffers: --target adreno-buffer",
@@ -102,7 +92,8 @@ def model_target(
     spec = {"kind": "opencl", **_GPUS[parsed.name], "host": host, **limits}
     # Tensors in images have a virtual device of their own, the same GPU once more.
     vdevices = ("opencl",) * (2 if textures else 1)
-    scheduled_for = gpu_of(gpu or "Mali" * (parsed.name == "mali"), limits, gpu_cores)
+    name, cores = (like.gpu, like.compute_units) if like else ("", 0)
+    scheduled_for = gpu_of(name or "Mali" * (parsed.name == "mali"), limits, cores)
     return ModelTarget(parsed.name, "opencl", spec, vdevices, textures, demands, scheduled_for)
 
 
