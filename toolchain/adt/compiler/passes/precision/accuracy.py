@@ -25,7 +25,7 @@ from adt.host.npz import named_arrays
 from adt.numerics import Array, cosine, gaps
 from adt.options.option import did_you_mean
 from adt.package.inputs.random import random_inputs
-from adt.package.manifest import TensorSpec
+from adt.package.manifest import TensorSpec, kind
 from adt.package.reports import Accuracy, OutputAccuracy, Overflow, far_off
 
 log = logging.getLogger("adt.compile")
@@ -57,21 +57,19 @@ def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
 
 
 def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
-    arrays = named_arrays(file)
-    inputs = {spec.name: spec for spec in specs}
-    for name in inputs.keys() - arrays.keys():
-        raise InputError(
-            f"{file} has no input {name}.{did_you_mean(name, arrays)}",
-            remedy=f"The model's inputs: {', '.join(inputs)}.",
-        )
-    for name, spec in inputs.items():
-        array = arrays[name]
+    arrays, names = named_arrays(file), [spec.name for spec in specs]
+    for spec in specs:
+        if spec.name not in arrays:
+            raise InputError(
+                f"{file} has no input {spec.name}.{did_you_mean(spec.name, arrays)}",
+                remedy=f"The model's inputs: {', '.join(names)}.",
+            )
+        array = arrays[spec.name]
         if array.dtype.name != spec.dtype or array.shape != spec.shape:
             raise InputError(
-                f"input {name} in {file} is {array.dtype.name}{list(array.shape)}",
-                remedy=f"The model takes {spec.dtype}{list(spec.shape)}.",
+                f"input {spec.name} in {file} is {kind(array)}", remedy=f"The model takes {kind(spec)}."
             )
-    return {name: arrays[name] for name in inputs}
+    return {name: arrays[name] for name in names}
 
 
 def measure(

@@ -127,11 +127,9 @@ class _Rewriter:
 
     def run(self) -> tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]:
         """Rewrite the module; return it and its parameters."""
-        main = self.module["main"]
+        main, infos = self.module["main"], self.module.global_infos
         others = {gv: func for gv, func in self.module.functions.items() if gv.name_hint != "main"}
-        self.builder = relax.BlockBuilder(
-            tvm.IRModule(others, self.module.attrs, global_infos=self.module.global_infos)
-        )
+        self.builder = relax.BlockBuilder(tvm.IRModule(others, self.module.attrs, global_infos=infos))
         self.values: dict[relax.Var, _Value] = {}
         self.readers = readers_of(self.module)
         self.ahead = _ahead_of_products(self.module)
@@ -156,27 +154,20 @@ class _Rewriter:
         blocks = [self.builder._end_block()]
         body = self.builder.normalize(relax.SeqExpr(blocks, returned))
         self.builder.end_scope()
-        signature, data_by_name = self._signature(inputs, weights)
-        function = relax.Function(signature, body, main.ret_struct_info, main.is_pure, main.attrs)
-        self.builder.add_func(function, "main")
-        result = self.builder.get()
-        if not dataflow:
-            result = relax.transform.ConvertToDataflow()(result)
-        return relax.transform.DeadCodeElimination(["main"])(result), data_by_name
-
-    def _signature(
-        self, inputs: Sequence[relax.Var], weights: Mapping[relax.Var, tuple[str, Any]]
-    ) -> tuple[list[relax.Var], dict[str, tvm.runtime.Tensor]]:
-        """Return the new function's parameters, and the data behind its weights, less what nobody reads."""
-        variables, data = list(inputs), dict[str, tvm.runtime.Tensor]()
-        for var, (name, tensor) in weights.items():
+        variables, params = inputs, dict[str, tvm.runtime.Tensor]()
+        for var, (name, tensor) in weights.items():  # less what nobody reads
             value = self.values[var]
             versions = value.versions if isinstance(value, _Float) else {SINGLE: var}
             for dtype, version in sorted(versions.items(), reverse=True):  # float32 first
                 key = name if dtype == SINGLE or len(versions) == 1 else f"{name}.{HALF}"
                 variables.append(version)
-                data[key] = tensor if dtype == SINGLE else tvm.runtime.tensor(_narrow(tensor.numpy()))
-        return variables, data
+                params[key] = tensor if dtype == SINGLE else tvm.runtime.tensor(_narrow(tensor.numpy()))
+        function = relax.Function(variables, body, main.ret_struct_info, main.is_pure, main.attrs)
+        self.builder.add_func(function, "main")
+        result = self.builder.get()
+        if not dataflow:
+            result = relax.transform.ConvertToDataflow()(result)
+        return relax.transform.DeadCodeElimination(["main"])(result), params
 
     def _value(self, expr: relax.Expr) -> _Value:
         if isinstance(expr, relax.Var):
@@ -225,7 +216,7 @@ class _Rewriter:
         return self._value(value)
 
     def _reader(self, var: relax.Var) -> relax.Expr:
-        return self._as(self.values[var]) if var in self.values else var
+        return self._as(self._value(var))
 
     def _split(self, var: relax.Var, kind: str = SINGLE, *, wide: bool = False) -> _Value:
         """Return the value of the new *var*, its tuple's fields taken out, of which readers see *kind*."""
@@ -319,10 +310,8 @@ def _floats(value: _Value) -> Iterator[_Float]:
 
 def _is_float(var: relax.Var) -> bool:
     """Return True if *var* is a float32 tensor, or a tuple of such."""
-    info = var.struct_info
-    if isinstance(info, relax.TupleStructInfo):
-        return all(getattr(item, "dtype", "") == SINGLE for item in info.fields)
-    return dtype_of(var) == SINGLE
+    parts = getattr(var.struct_info, "fields", [var.struct_info])
+    return all(getattr(part, "dtype", "") == SINGLE for part in parts)
 
 
 def _is_square(op: str, call: relax.Call) -> bool:
