@@ -15,7 +15,6 @@ import functools
 import hashlib
 import json
 import logging
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from adt.compiler.kernel_check import check
 from adt.errors import PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
+from adt.host.extras import installed_version
 from adt.host.process import compiler_identity
 from adt.options.option import values_of
 from adt.package import files, integrity
@@ -154,7 +154,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
     A callable that builds a model, a pass of the user's own, or a TVM that is no installed
     distribution, has no digest: such a model is compiled each time.
     """
-    versions = {name: _version(name) for name in (*TOOLS, *IMPORTERS)}
+    versions = {name: installed_version(name) or "" for name in (*TOOLS, *IMPORTERS)}
     if job.passes or not job.model.is_file() or not all(versions[name] for name in TOOLS):
         return None
     try:
@@ -200,14 +200,6 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         "apart": job.apart,
         "checking": str(opencl_device()) if target.device != "cpu" and options.check != "off" else "",
     }
-
-
-def _version(name: str) -> str:
-    """Return the version of a distribution; empty if it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 @functools.cache

@@ -70,16 +70,12 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
         return SkippedCheck(reason)
     count = multiplications(compilation.imported.module)
     if mode == "auto" and count > MUCH and device is not None and not device.gpu:
-        return SkippedCheck(
-            f"{count / 1e9:.1f} billion multiplications take minutes on {device}; --check does it"
-        )
+        much = f"{count / 1e9:.1f} billion multiplications"
+        return SkippedCheck(f"{much} take minutes on {device}; --check does it")
     try:
         inputs = random_inputs(package.manifest.entry().inputs, SEED)
     except InputError as error:
-        if mode == "on":
-            raise
-        log.warning("the kernels are not checked: %s", error.what)
-        return SkippedCheck(error.what)
+        return _skipped(mode, error.what, error)
     log.info("checking the kernels on %s (--no-check leaves it out)", device)
     with scratch_directory("check") as scratch:
         gpu = _for_host(compilation, package, compilation.target, scratch / "gpu")
@@ -185,10 +181,15 @@ def _not_run(error: AdtError, device: HostOpenCl | None, mode: str) -> SkippedCh
             remedy="Use --target adreno-buffer or opencl, and report it; --no-check compiles all the same.",
             details=error.details,
         ) from error
+    return _skipped(mode, error.what, error)
+
+
+def _skipped(mode: str, reason: str, error: AdtError) -> SkippedCheck:
+    """Say that the kernels are not checked, or raise *error* where they have to be."""
     if mode == "on":
         raise error
-    log.warning("the kernels could not be checked: %s", error.what)
-    return SkippedCheck(error.what)
+    log.warning("the kernels are not checked: %s", reason)
+    return SkippedCheck(reason)
 
 
 def _compared(
@@ -218,14 +219,12 @@ def _compared(
         f"nothing finite could be compared: all of output {empty[0].name!r} is NaN or infinite on random "
         "inputs, on the CPU, too"
     )
-    if mode == "on":
-        raise VerifyFailed(
-            f"the kernels cannot be checked: {reason}",
-            remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "
-            "on inputs for which the model gives numbers.",
-        )
-    log.warning("the kernels are not checked: %s", reason)
-    return SkippedCheck(reason)
+    error = VerifyFailed(
+        f"the kernels cannot be checked: {reason}",
+        remedy="--no-check writes the package all the same; adt verify --input FILE.npz compares it "
+        "on inputs for which the model gives numbers.",
+    )
+    return _skipped(mode, reason, error)
 
 
 def compare(name: str, computed: Array, expected: Array, limit: float, quantum: float = 0.0) -> OutputCheck:

@@ -71,28 +71,21 @@ class _Reader:
         self.tensors.append(Tensor(name, kind, tuple(shape), dtype, size_of(tuple(shape), dtype), **facts))
         return len(self.tensors) - 1
 
-    def body(self, expression: Any) -> None:
-        """Walk a function's body."""
-        if not isinstance(expression, relax.SeqExpr):
-            self.returned = self.of(expression)
-            return
-        for block in expression.blocks:
-            for binding in block.bindings:
-                self.bind(binding.var, getattr(binding, "value", None))
+    def body(self, expression: relax.SeqExpr) -> None:
+        """Record the bindings of a function's or branch's body."""
+        for binding in (each for block in expression.blocks for each in block.bindings):
+            variable, value = binding.var, binding.value
+            if isinstance(value, relax.If):
+                for branch in (value.true_branch, value.false_branch):
+                    self.body(branch)
+                    self.known[variable] = self.known.get(variable, ()) + self.returned
+            elif isinstance(value, relax.Call):
+                self.call(variable, value)
+            else:
+                self.known[variable] = self.of(value)
+                if value in self.stored:
+                    self.stored[variable] = self.stored[value]
         self.returned = self.of(expression.body)
-
-    def bind(self, variable: Any, value: Any) -> None:
-        """Record one binding of a block."""
-        if isinstance(value, relax.If):
-            for branch in (value.true_branch, value.false_branch):
-                self.body(branch)
-                self.known[variable] = self.known.get(variable, ()) + self.returned
-        elif isinstance(value, relax.Call):
-            self.call(variable, value)
-        elif value is not None:
-            self.known[variable] = self.of(value)
-            if value in self.stored:
-                self.stored[variable] = self.stored[value]
 
     def of(self, expression: Any) -> tuple[int, ...]:
         """Return the tensors that an argument or a returned expression stands for."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.ir.passes import module_pass
-from adt.package.graphs import kernels_of
+from adt.compiler.ir.passes import kernel_pass
 
 ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
@@ -25,17 +23,14 @@ UNCOUNTED = (tirx.While, tirx.AttrStmt)
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 
 
-@module_pass("adt.CountFlops")
-def count_flops(module: Any) -> Any:
+@kernel_pass("adt.CountFlops")
+def count_flops(function: Any) -> Any:
     """Note the operations of each fused and unscheduled kernel as an attribute.
 
     It belongs behind whatever looks kernels up by their structure, of which attributes are a part.
     """
-    result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-    for name, kernel in kernels_of(module).items():
-        if (flops := flops_of(kernel)) is not None:
-            result[name] = kernel.with_attr(ATTRIBUTE, flops)
-    return result
+    flops = flops_of(function)
+    return function if flops is None else function.with_attr(ATTRIBUTE, flops)
 
 
 def flops_of(function: Any) -> int | None:
