@@ -132,17 +132,11 @@ def rank(
     for values, shares in zip(numbers, probabilities, strict=True):
         # stable, so that of equal scores the first class comes first; NaN last
         order = np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")[:top]
-        rows.append(
-            tuple(
-                Class(
-                    int(index),
-                    labels[index] if labels else "",
-                    float(values[index]),
-                    float(shares[index]) if applied or already else None,
-                )
-                for index in order
-            )
-        )
+        best = []
+        for index in map(int, order):
+            share = float(shares[index]) if applied or already else None
+            best.append(Class(index, labels[index] if labels else "", float(values[index]), share))
+        rows.append(tuple(best))
     return Ranking(name, applied, reason, tuple(rows))
 
 
@@ -184,14 +178,11 @@ def _rows(array: Array) -> Array | None:
     """Reshape *array* to [batch, classes]; None when it has another shape, or but one class."""
     import numpy as np
 
-    if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.number):
+    if array.ndim == 0 or not np.issubdtype(array.dtype, np.number):
         return None
-    long_ones = [extent for extent in array.shape[1:] if extent != 1]
-    if array.ndim == 1:
-        return array[np.newaxis] if array.shape[0] > 1 else None
-    if array.ndim == 0 or len(long_ones) != 1 or not array.shape[0]:
-        return None
-    return array.reshape(array.shape[0], long_ones[0])
+    rows, *extents = (1, *array.shape) if array.ndim == 1 else array.shape
+    long_ones = [extent for extent in extents if extent != 1]
+    return array.reshape(rows, *long_ones) if array.size and len(long_ones) == 1 else None
 
 
 def _softmax_wanted(
@@ -200,8 +191,7 @@ def _softmax_wanted(
     """Decide if to apply softmax, and if the scores are probabilities without it; return the reason, too."""
     import numpy as np
 
-    floating = np.issubdtype(scores.dtype, np.floating)
-    finite = bool(np.isfinite(numbers).all())
+    floating, finite = np.issubdtype(scores.dtype, np.floating), bool(np.isfinite(numbers).all())
     sums_to_1 = (np.abs(numbers.sum(axis=1) - 1) <= SUM_TOLERANCE).all()
     already = bool(floating and finite and (numbers >= 0).all() and sums_to_1)
     if setting is not None:

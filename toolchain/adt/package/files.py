@@ -42,7 +42,7 @@ _REMEDY = "Do not use this archive; get the package again, or compile the model:
 
 
 def is_archive(path: Path) -> bool:
-    """True if *path* is named as a package in one file is."""
+    """Return True if *path* is named as a package in one file is."""
     return path.suffix == ARCHIVE
 
 
@@ -107,9 +107,8 @@ def leave_alone(final: Path) -> None:
         ):
             first = tar.next()
     if first is None or first.name.removeprefix("./") not in ("", ".", MANIFEST, LIBRARY, PARAMS, INSPECT):
-        raise PackageError(
-            f"{final} exists and is not a package; it was left alone", remedy="Choose another -o."
-        )
+        what = f"{final} exists and is not a package; it was left alone"
+        raise PackageError(what, remedy="Choose another -o.")
 
 
 def unpack_cached(archive: Path) -> Path:

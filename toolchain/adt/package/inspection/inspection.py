@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import math
@@ -103,32 +104,24 @@ class Inspection:
             for path in sorted((self._directory / library.name).glob("*.json")):
                 text = self.text(f"{library.name}/{path.name}")
                 digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
-                try:
+                with self._undamaged(path):
                     graphs[names.get(digest, path.stem)] = parse_json(text)
-                except ValueError as error:
-                    raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
         return libraries
 
     def library_calls(self) -> dict[str, dict[str, int]]:
         """Count each subgraph's calls of its library's functions, by the subgraph's name."""
         graphs = {name: graph for part in self.subgraphs().values() for name, graph in part.items()}
-        try:
+        with self._undamaged(f"a subgraph of {self.package.place}"):
             return {
                 name: dict(Counter(str(node["name"]) for node in graph["nodes"] if node["op"] == "kernel"))
                 for name, graph in graphs.items()
             }
-        except (KeyError, TypeError) as error:
-            raise PackageError(
-                f"a subgraph of {self.package.place} is damaged", remedy=self._remedy
-            ) from error
 
     def text(self, name: str) -> str:
         """Read the regular file *name* below ``inspect/``, UTF-8."""
         path = self._file(name)
-        try:
+        with self._undamaged(path):
             return read_text(path, MOST_TEXT)
-        except ValueError as error:
-            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
 
     def relax(self) -> str:
         """Read ``main`` after the last Relax pass, as TVMScript."""
@@ -178,11 +171,8 @@ class Inspection:
     def llvm(self) -> str:
         """Read the LLVM IR of the host's code."""
         path = self._file("host.ll.gz")
-        try:
-            with gzip.open(path) as file:
-                text = file.read(MOST_TEXT + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+        with self._undamaged(path), gzip.open(path) as file:
+            text = file.read(MOST_TEXT + 1)
         if len(text) > MOST_TEXT:
             raise PackageError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB", remedy=self._remedy)
         return text.decode(errors="replace")
@@ -229,6 +219,14 @@ class Inspection:
     @property
     def _remedy(self) -> str:
         return f"Compile it again: {self.package.manifest.compile_command()}"
+
+    @contextlib.contextmanager
+    def _undamaged(self, what: object) -> Iterator[None]:
+        """Turn errors while *what* is read into a PackageError."""
+        try:
+            yield
+        except (EOFError, KeyError, OSError, TypeError, ValueError, zlib.error) as error:
+            raise PackageError(f"{what} is damaged: {error}", remedy=self._remedy) from error
 
     def _file(self, name: str) -> Path:
         try:
