@@ -21,7 +21,6 @@ from adt.compiler.cuda_code import cuda_code, machine_code
 from adt.compiler.importers.functions import called_functions
 from adt.compiler.importers.layers import reason_of
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.lowered import Capture
 from adt.compiler.passes.gpu.choice import TextureChooser
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.offload.partition import OffloadedModel, offload_module
@@ -59,13 +58,13 @@ _PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
     """Compile the imported model and write mod.so, mod.params and mod.json into *directory*."""
     compilation, offloaded = offload(compilation)
-    capture, prepared, built = _compiled_by_records(compilation)
+    prepared, lowered, built = _compiled_by_records(compilation)
     on_cpu = compilation.target.device == "cpu"
     write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
     params = PackageFile.of(directory / PARAMS)
     with tvm_errors("the model"):
         compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
-    images = record(directory, capture, built, prepared.plain)
+    images = record(directory, lowered, built, prepared.plain)
     if offloaded is not None:
         offloaded.write(directory)
     imported, settings = compilation.imported, compilation.settings
@@ -87,7 +86,7 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
         images=textures.images if textures else (),
         unused=imported.unused,
     )
-    origins = {name: mark for name, _, mark in marks(capture.lowered)}
+    origins = {name: mark for name, _, mark in marks(lowered)}
     tuned = [name for name in names if origins.get(name) == TUNED]
     facts = PackageManifest(
         adt_version=adt.__version__,
@@ -123,7 +122,7 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
             accuracy=compilation.accuracy,
             offload=offloaded.report if offloaded else None,
             tuning=_tuning_report(compilation.tuning, origins),
-            functions=called_functions(built, capture.lowered),
+            functions=called_functions(built, lowered),
             quanta=dict(imported.quanta),
             half=has_half(imported.module),
         ),
@@ -174,7 +173,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
             )
 
 
-def _compiled_by_records(compilation: Compilation) -> tuple[Capture, PreparedModule, Any]:
+def _compiled_by_records(compilation: Compilation) -> tuple[PreparedModule, Any, Any]:
     """Compile the model as :func:`_compiled` does, with those schedules of records that can be built."""
     if compilation.tuning is None:
         return _compiled(compilation, Untuned())
@@ -187,20 +186,14 @@ def _compiled_by_records(compilation: Compilation) -> tuple[Capture, PreparedMod
             return _compiled(compilation, tuned)
 
 
-def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Capture, PreparedModule, Any]:
-    """Compile the model with *schedules*: what was lowered, what was prepared, and TVM's executable."""
-    capture = Capture()
+def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[PreparedModule, Any, Any]:
+    """Compile the model with *schedules*: as prepared, after the last Relax pass, and TVM's executable."""
     with (
         preparation(compilation, schedules) as (tvm_target, prepared),
         machine_code(cuda_code(compilation.target, compilation.settings.tvm)),
     ):
-        built = tvm.compile(
-            prepared.module,
-            tvm_target,
-            relax_pipeline=capture.after(prepared.relax_pipeline),
-            tir_pipeline=prepared.tir_pipeline,
-        )
-    return capture, prepared, built
+        lowered, tir = prepared.relax_pipeline(prepared.module), prepared.tir_pipeline
+        return prepared, lowered, tvm.compile(lowered, tvm_target, relax_pipeline=None, tir_pipeline=tir)
 
 
 def _compiled_alone(compilation: Compilation, module: Any) -> None:

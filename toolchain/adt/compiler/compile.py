@@ -102,10 +102,9 @@ def _compile_as_loaded(job: CompileJob, compilation: Compilation, out: Path) -> 
         registered = bundle.manifest.functions if bundle is not None else ()
         check_functions(compilation.imported, package.manifest.made.functions, registered)
         _log_tuned(package.manifest)
-        kernel_check = None
-        if compilation.target.device != "cpu" and mode != "off":
-            kernel_check = check(compilation, package, mode)
-    return ModelPackage(out, package.manifest, checked=kernel_check)
+        checks = compilation.target.device != "cpu" and mode != "off"
+        checked = check(compilation, package, mode) if checks else None
+    return ModelPackage(out, package.manifest, checked=checked)
 
 
 def _log_tuned(manifest: PackageManifest) -> None:

@@ -1,4 +1,4 @@
-"""The module after the last Relax pass: caught within ``tvm.compile``, its ``main`` as a graph."""
+"""``main`` of the module after the last Relax pass, as a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tvm import relax
 
 from adt.compiler.ir.flops import flops_of
 from adt.compiler.ir.nodes import extents
-from adt.compiler.ir.passes import module_pass
 from adt.compiler.ir.rewriter import input_count
 from adt.package.inspection.graph import (
     BUILTIN,
@@ -205,21 +204,3 @@ def _shape(expression: Any) -> tuple[int | str, ...]:
 
 def _text(expression: Any) -> str:
     return str(getattr(expression, "value", expression))
-
-
-class Capture:
-    """Holder of the lowered module once a pipeline from :meth:`after` has run."""
-
-    def __init__(self) -> None:
-        self.lowered: Any = None  # ``tvm.IRModule``; None before the compile
-
-    def after(self, pipeline: Any) -> Any:
-        """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""
-        inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-
-        @module_pass("adt.Capture")
-        def capture(module: Any) -> Any:
-            self.lowered = inner(module)
-            return self.lowered
-
-        return capture()

@@ -18,7 +18,7 @@ from tvm import tirx
 
 from adt.compiler.importers.functions import GPU_KINDS
 from adt.compiler.ir.nodes import extents, tir_nodes
-from adt.compiler.lowered import Capture, read_main
+from adt.compiler.lowered import read_main
 from adt.errors import last_line
 from adt.host import manifest
 from adt.package.files import INSPECT, inspection_names
@@ -35,23 +35,23 @@ EXTENSIONS = {"opencl": "cl", "cuda": "cu"}
 THREADS = ("x", "y", "z")
 
 
-def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> dict[str, int]:
+def record(package: Path, lowered: Any, executable: Any, plain: Mapping[str, Any]) -> dict[str, int]:
     """Write ``inspect/`` into *package*; return the number of image arguments of each function's kernels.
 
-    A part that this TVM cannot show is left out with a warning; the package is none the worse. *capture*
-    ran in the compile's Relax pipeline, *plain* has the kernels before they were scheduled, by name.
+    A part that this TVM cannot show is left out with a warning; the package is none the worse. *lowered* is
+    the module after the last Relax pass, *plain* has the kernels before they were scheduled, by name.
     """
     directory = package / INSPECT
     directory.mkdir(exist_ok=True)
     kernels: tuple[DeviceKernel, ...] = ()
-    functions = kernels_of(capture.lowered)
+    functions = kernels_of(lowered)
     with _part("the kernels' source"):
         kernels = tuple(_kernels(executable, functions, directory))
     with _part("the graph"):
-        graph = replace(read_main(capture.lowered), kernels=kernels, handed=tuple(_handed(executable)))
+        graph = replace(read_main(lowered), kernels=kernels, handed=tuple(_handed(executable)))
         manifest.write(graph, directory / GRAPH)
     with _part("Relax and TIR"):
-        _write_scripts(capture.lowered, functions, directory)
+        _write_scripts(lowered, functions, directory)
     with _part("the kernels before their schedules"):
         (directory / PLAIN).write_bytes(compress(plain))
     with _part("LLVM IR"):
@@ -59,10 +59,7 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
         # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
         text = _without_addresses("\n".join(texts))
         (directory / "host.ll.gz").write_bytes(gzip.compress(text.encode(), 6, mtime=0))
-    textures: Counter[str] = Counter()
-    for kernel in kernels:
-        textures[kernel.function] += len(kernel.textures)
-    return textures
+    return Counter(kernel.function for kernel in kernels for _ in kernel.textures)
 
 
 def recorded_files(package: Path) -> dict[str, PackageFile]:
@@ -171,6 +168,7 @@ CUDA = re.compile(
 )
 CUDA_PROTOTYPE = re.compile(r'^extern "C" __global__ void [^{;\n]*;\n', re.MULTILINE)
 IMAGE = re.compile(r"\bimage[123]d(?:_array)?_t\b")
+ACCESS = re.compile(r"\b_*(read_only|write_only|read_write)\b")  # without one, an image is read
 LAUNCHED = re.compile(r"_kernel(?:_\d+)?$")
 
 
@@ -197,7 +195,7 @@ def split_program(program: str) -> tuple[KernelSource, ...]:
     definitions = list(CUDA.finditer(program))
     if not definitions:
         _, *parts = SECTION.split(program)
-        return tuple(_kernel(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True))
+        return tuple(map(_kernel, parts[::2], parts[1::2]))
     common = CUDA_PROTOTYPE.sub("", program[: definitions[0].start()]).strip()
     return tuple(
         KernelSource(match[1], (), _arguments(match[2])[1], f"{common}\n{match[0]}") for match in definitions
@@ -213,16 +211,13 @@ def _kernel(name: str, section: str) -> KernelSource:
 
 
 def _arguments(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the images among a kernel's arguments, with their access, and the names of pointers."""
     textures, buffers = [], []
     for argument in text.split(","):
-        words = re.findall(r"\w+", argument)
+        name = re.findall(r"\w+", argument)[-1:]
         if IMAGE.search(argument):
-            access = next((w.strip("_") for w in words if w.strip("_") in ACCESS), "read_only")
-            textures.append(f"{access} {words[-1]}")
+            access = ACCESS.search(argument)
+            textures.append(f"{access[1] if access else 'read_only'} {name[0]}")
         elif "*" in argument:
-            buffers.append(words[-1])
+            buffers += name
     return tuple(textures), tuple(buffers)
-
-
-ACCESS = ("read_only", "write_only", "read_write")
-"""OpenCL's access qualifiers; without one an image is read."""

@@ -62,4 +62,4 @@ def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
         "step_b": inner * columns if _batches(b) > 1 else 0,
         "tf32": int(tf32),
     }
-    return Layer(list(call.args), attributes)
+    return list(call.args), attributes

@@ -97,4 +97,4 @@ def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
         elif name == RELU:
             attributes["relu"] = 1
         result = binding.var
-    return Layer(operands, attributes)
+    return operands, attributes

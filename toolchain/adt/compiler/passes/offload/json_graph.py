@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -17,14 +16,8 @@ from tvm import relax
 from adt.compiler.ir.nodes import relax_nodes
 from adt.compiler.passes.offload.weights import COMPOSITE
 
-
-@dataclass(frozen=True)
-class Layer:
-    """Operation that a library computes in one call."""
-
-    operands: Sequence[relax.Expr]
-    """Relax's variables."""
-    attributes: Mapping[str, Any]
+Layer = tuple[Sequence[relax.Var], Mapping[str, Any]]
+"""Operation that a library computes in one call: its operands and attributes."""
 
 
 def node(kind: str, name: str, info: relax.TensorStructInfo, **attributes: Any) -> dict[str, Any]:
@@ -74,11 +67,11 @@ def write_layer(
     """Write the graph of *function*, which calls one match; *layer_of* describes the match's bindings."""
     (match,) = (node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs)
     (call,) = (node for node in relax_nodes(function.body, relax.Call) if isinstance(node.op, relax.Var))
-    layer = layer_of([binding for block in match.body.blocks for binding in block.bindings])
+    operands, attributes = layer_of([each for block in match.body.blocks for each in block.bindings])
     passed = dict(zip(match.params, call.args, strict=True))
     numbers = {parameter: number for number, parameter in enumerate(function.params)}
 
     nodes = [node("input", str(each.name_hint), each.struct_info) for each in function.params]
-    kernel = node("kernel", str(match.attrs[COMPOSITE]), match.ret_struct_info, **layer.attributes)
-    feed(kernel, [numbers[passed[operand]] for operand in layer.operands])
+    kernel = node("kernel", str(match.attrs[COMPOSITE]), match.ret_struct_info, **attributes)
+    feed(kernel, [numbers[passed[operand]] for operand in operands])
     return graph_text([*nodes, kernel], list(range(len(nodes))), [len(nodes)]), []
