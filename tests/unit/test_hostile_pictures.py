@@ -26,7 +26,7 @@ from adt.package.inputs.pictures import PictureOptions, pictures_as_input
 from adt.package.manifest import TensorSpec
 try:
     spec = TensorSpec("x", (1, 8, 8, 3), "uint8")
-    print("mean", pictures_as_input([Path(sys.argv[1])], spec, PictureOptions()).array.mean())
+    print("mean", pictures_as_input([Path(sys.argv[1])], spec, PictureOptions())[0].mean())
 except InputError as error:
     print(error.what)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -38,7 +38,7 @@ def png(tmp_path: Path, pixels: np.ndarray[Any, Any]) -> Path:
 
 
 def prepared(file: Path, declared: TensorSpec, **options: Any) -> np.ndarray[Any, Any]:
-    array = pictures_as_input([file], declared, PictureOptions(**options)).array
+    array = pictures_as_input([file], declared, PictureOptions(**options))[0]
     check_inputs("model", entry(declared), {declared.name: array})
     assert array.flags.c_contiguous
     return array
@@ -177,9 +177,9 @@ def test_a_batch_of_pictures(png: Path, pixels: np.ndarray[Any, Any], tmp_path: 
     other = 255 - pixels
     Image.fromarray(other).save(tmp_path / "q.png")
     files = [png, tmp_path / "q.png"]
-    batch = pictures_as_input(files, spec(2, 48, 64, 3, dtype="uint8"), PictureOptions()).array
+    batch = pictures_as_input(files, spec(2, 48, 64, 3, dtype="uint8"), PictureOptions())[0]
     np.testing.assert_array_equal(batch, [pixels, other])
-    assert pictures_as_input(files, spec("n", 48, 64, 3), PictureOptions()).array.shape[0] == 2
+    assert pictures_as_input(files, spec("n", 48, 64, 3), PictureOptions())[0].shape[0] == 2
     for shape in ((3, 48, 64, 3), (1, 48, 64, 3), (48, 64, 3)):
         with pytest.raises(InputError, match="given: 2"):
             pictures_as_input(files, spec(*shape), PictureOptions())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.host.child import serve
-from adt.package.files import read_tensors
+from adt.package.files import LIBRARY, PARAMS, read_tensors
 from adt.package.reports import SCOPE
 
 
@@ -55,9 +55,9 @@ class Runner:
         devices = [_device(kind, request["opencl"]) for kind in request["vdevices"]]
         self._stage = "load"
         package = Path(request["package"])
-        module = tvm.runtime.load_module(str(package / request["library"]))
+        module = tvm.runtime.load_module(str(package / LIBRARY))
         machine = tvm.runtime.vm.VirtualMachine(module, devices)
-        params = read_tensors(package / request["params_file"])
+        params = read_tensors(package / PARAMS)
         held = []
         for name in request["params"]:
             scope = SCOPE if name in request["images"] else None

@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from adt.host.child import Child, ChildFailed, ChildHung
 from adt.host.process import environment
 from adt.numerics import Array
 from adt.package.compatibility import check_half, check_own_cpu
-from adt.package.files import LIBRARY, PARAMS
+from adt.package.files import LIBRARY
 from adt.package.host_run.opencl import HostOpenCl, opencl_device
 from adt.package.manifest import PackageManifest, check_inputs
 from adt.package.package import load_package
@@ -56,11 +56,11 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
 
     Returns the outputs of each run by name; the same package may come several times.
     """
-    packages = {run.package: load_package(run.package) for run in runs}
-    for package in packages.values():
-        _check_machine(package.manifest)
+    packages = {run.package: load_package(run.package).manifest for run in runs}
+    for manifest in packages.values():
+        _check_machine(manifest)
     for run in runs:
-        manifest = packages[run.package].manifest
+        manifest = packages[run.package]
         check_inputs(manifest.name, manifest.entry(run.entry), run.inputs)
     device, plugins = _opencl(packages.values())
     outputs = []
@@ -69,7 +69,7 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         end = time.monotonic() + timeout
         try:
             for run in runs:
-                manifest = packages[run.package].manifest
+                manifest = packages[run.package]
                 request = _request(run, manifest, device, plugins) | {"last": run is runs[-1]}
                 answer = child.ask(request, max(end - time.monotonic(), 0))
                 if "error" in answer:
@@ -98,8 +98,7 @@ class _Kept:
 def _kept(packages: Iterable[Path]) -> Child:
     """Return the child of earlier runs, or another one where that could not load *packages* as they are."""
     now = environment()
-    libraries = [package.absolute() / LIBRARY for package in packages]
-    stats = {path: path.stat() for path in libraries}
+    stats = {path: path.stat() for path in (package.absolute() / LIBRARY for package in packages)}
     facts = {path: (s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size) for path, s in stats.items()}
     changed = any(
         fact != old and (path == other or fact[:2] == old[:2])
@@ -122,9 +121,9 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
+def _opencl(packages: Collection[PackageManifest]) -> tuple[HostOpenCl | None, list[Path]]:
     """Find the device and the plugins that the packages need; none for the CPU alone."""
-    if not any("opencl" in package.manifest.target.vdevices for package in packages):
+    if not any("opencl" in package.target.vdevices for package in packages):
         return None, []
     from adt.bundle.plugins import opencl_runtime
 
@@ -132,7 +131,7 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
     if device is None:
         raise ToolNotFound("this machine has no OpenCL device to run the package on", remedy=NO_OPENCL)
     for package in packages:
-        check_half(package.manifest, f"{device} of this machine", fp16=device.fp16)
+        check_half(package, f"{device} of this machine", fp16=device.fp16)
     return device, [opencl_runtime()]
 
 
@@ -144,8 +143,6 @@ def _request(
         "plugins": [str(plugin) for plugin in plugins],
         "opencl": {"platform": device.platform, "name": device.name} if device else {},
         "package": str(run.package.absolute()),
-        "library": LIBRARY,
-        "params_file": PARAMS,
         "entry": entry.name,
         "params": list(entry.params),
         "images": list(entry.images),

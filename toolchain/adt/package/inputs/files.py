@@ -51,8 +51,8 @@ def read_inputs(
         name, path = _split(text, entry)
         batches.setdefault(name or _for_pictures(entry), []).append(path)
     for name, paths in batches.items():
-        prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
-        given.append(InputArray(name, prepared.array, prepared.how))
+        array, how = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
+        given.append(InputArray(name, array, how))
     counts = Counter(each.name for each in given)
     if twice := sorted(name for name, count in counts.items() if count > 1):
         raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")

@@ -81,15 +81,6 @@ class PictureOptions:
         return bool(self.mean or self.std or self.scale is not None or self.range)
 
 
-@dataclass(frozen=True)
-class PictureBatch:
-    """A batch of pictures as an input."""
-
-    array: Array
-    how: str
-    """Description of the conversion: ``640x480 resized to 224x224, RGB, / 255, NCHW``."""
-
-
 def parse_size(text: str) -> tuple[int, ...]:
     """Parse ``224x224`` (width x height) or ``256``; InputError if it is neither, or too large."""
     match = re.fullmatch(r"(\d{1,6})(?:[xX×](\d{1,6}))?", text.strip())
@@ -115,8 +106,11 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     return numbers
 
 
-def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> PictureBatch:
-    """Make the array for the input *spec* from the pictures of its batch; InputError if they do not fit."""
+def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> tuple[Array, str]:
+    """Make the array for the input *spec* from the pictures of its batch; InputError if they do not fit.
+
+    Describe the conversion, too: ``640x480 resized to 224x224, RGB, / 255, NCHW``.
+    """
     import numpy as np
 
     load("PIL.Image", "image", "reading a picture")
@@ -142,7 +136,7 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     if form.batch is None:
         values = values[0]
     how = f"{'; '.join(notes)}, {form.color}, {scaling}, {form.layout}"
-    return PictureBatch(np.ascontiguousarray(values), how)
+    return np.ascontiguousarray(values), how
 
 
 @dataclass(frozen=True)
