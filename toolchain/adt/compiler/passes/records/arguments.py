@@ -6,9 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-UNWRITTEN_BYTE = 0xFF
-"""Each byte of an output before a kernel computes it: NaN, for floats."""
-
 
 @dataclass(frozen=True)
 class Argument:
@@ -43,24 +40,18 @@ def sample_data(argument: Argument, seed: int) -> bytes:
     """
     import numpy as np
 
-    random = np.random.default_rng(seed)
-    data: np.ndarray[Any, Any]
+    random, shape = np.random.default_rng(seed), argument.shape
     if argument.dtype in ("float16", "float32", "float64"):
-        data = random.random(argument.shape, np.float32).astype(argument.dtype)
-    elif argument.dtype == "bfloat16":  # the upper half of a float32
-        data = (random.random(argument.shape, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    elif argument.dtype in ("int8", "uint8"):
-        data = random.integers(1, 4, argument.shape, np.uint8)
-    elif argument.dtype == "bool":
-        data = random.integers(0, 2, argument.shape, np.uint8)
-    else:
-        return bytes(argument.size)
-    return data.tobytes()
+        return random.random(shape, np.float32).astype(argument.dtype).tobytes()
+    if argument.dtype == "bfloat16":  # the upper half of a float32
+        return (random.random(shape, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    low, end = {"int8": (1, 4), "uint8": (1, 4), "bool": (0, 2)}.get(argument.dtype, (0, 0))
+    return random.integers(low, end, shape, np.uint8).tobytes() if end else bytes(argument.size)
 
 
 def unwritten_data(argument: Argument) -> bytes:
-    """Return the contents of an output before it is computed."""
-    return bytes([UNWRITTEN_BYTE]) * argument.size
+    """Return the contents of an output before it is computed: NaN, for floats."""
+    return b"\xff" * argument.size
 
 
 def upload(argument: Argument, device: Any, data: bytes) -> Any:

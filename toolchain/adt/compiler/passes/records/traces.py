@@ -43,19 +43,14 @@ def trace_text(trace: Any) -> str:
 
 def canonical(text: str) -> str:
     """Return :func:`trace_text` for a trace's JSON *text* from elsewhere, which :func:`check_trace` takes."""
-    return _line(_parsed(text))
-
-
-def check_trace(text: str) -> None:
-    """Raise a TraceError unless *text* is a trace that may be applied."""
-    _parsed(text)
+    return _line(check_trace(text))
 
 
 def scheduled(module: Any, text: str) -> Any:
     """Return TVM's Schedule of the workload *module* by the trace *text*, or raise a TraceError."""
     from tvm import s_tir
 
-    steps = _parsed(text)
+    steps = check_trace(text)
     schedule = s_tir.Schedule(module, debug_mask="none", error_render_level="fast")
     try:
         s_tir.schedule.Trace.apply_json_to_schedule(steps, schedule)
@@ -66,7 +61,8 @@ def scheduled(module: Any, text: str) -> Any:
     return schedule
 
 
-def _parsed(text: str) -> Any:
+def check_trace(text: str) -> Any:
+    """Return the steps and decisions of the trace *text*; TraceError unless it may be applied."""
     if len(text) > MOST_BYTES:
         raise TraceError(f"it has {len(text)} characters, over {MOST_BYTES}")
     try:
