@@ -472,7 +472,7 @@ def test_maps_stay_bytes(network: Callable[[Path, int], Path], cpu: str, tmp_pat
     assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
 
     compilation = job_of(CompileRequest(model, platform="host", cpu=cpu)).load(accuracy=False)
-    with preparation(compilation, Untuned()) as (_, prepared):
+    with preparation(compilation, Untuned()) as prepared:
         calls = [binding.value for binding in bindings_of(prepared.module)]
 
     kernels = [call.sinfo_args[0] for call in calls if operator_name(call) == "relax.call_tir"]

@@ -153,24 +153,19 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
 
 
 @contextlib.contextmanager
-def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
-    """Yield TVM's target and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
+def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[PreparedModule]:
+    """Yield the model ready for ``tvm.compile``, while TVM is set up for *compilation*, also its target."""
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
-    module, params = imported.module, imported.params
-    with tvm_errors("the model", imported.suspects):
-        tvm_target = tvm.target.Target(target.spec)
+    module, params, plain = imported.module, imported.params, compilation.plain
+    with tvm_errors("the model", imported.suspects), tvm.target.Target(target.spec):
         chooser = TextureChooser(settings.texture_choice, target.gpu or ANY_ADRENO)
         # Without asserts of the user's, no kernel checks its arguments: TVM's checks are half of a small
         # model's code, and repeat what the VM checks of the inputs of ``main``.
         asserts = any(tir_nodes(kernel.body, tirx.AssertStmt) for kernel in kernels_of(module).values())
         config = {"tirx.disable_assert": not asserts}
-        with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
-            yield (
-                tvm_target,
-                prepare_module(
-                    module, params, target, compilation.alignment, schedules, chooser, plain=compilation.plain
-                ),
-            )
+        with tvm.transform.PassContext(opt_level=settings.opt_level, config=config):
+            alignment = compilation.alignment
+            yield prepare_module(module, params, target, alignment, schedules, chooser, plain=plain)
 
 
 def _compiled_by_records(compilation: Compilation) -> tuple[PreparedModule, Any, Any]:
@@ -189,11 +184,12 @@ def _compiled_by_records(compilation: Compilation) -> tuple[PreparedModule, Any,
 def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[PreparedModule, Any, Any]:
     """Compile the model with *schedules*: as prepared, after the last Relax pass, and TVM's executable."""
     with (
-        preparation(compilation, schedules) as (tvm_target, prepared),
+        preparation(compilation, schedules) as prepared,
         machine_code(cuda_code(compilation.target, compilation.settings.tvm)),
     ):
-        lowered, tir = prepared.relax_pipeline(prepared.module), prepared.tir_pipeline
-        return prepared, lowered, tvm.compile(lowered, tvm_target, relax_pipeline=None, tir_pipeline=tir)
+        target, tir = tvm.target.Target.current(), prepared.tir_pipeline
+        lowered = prepared.relax_pipeline(prepared.module)
+        return prepared, lowered, tvm.compile(lowered, target, relax_pipeline=None, tir_pipeline=tir)
 
 
 def _compiled_alone(compilation: Compilation, module: Any) -> None:

@@ -120,7 +120,7 @@ class CompileJob:
 
 @dataclass(frozen=True)
 class Compilation:
-    """An imported model in its precision, and what its package is made for."""
+    """An imported model in its precision, and what its package is made for: much of it as in the job."""
 
     imported: ImportedModel
     target: ModelTarget
@@ -132,11 +132,8 @@ class Compilation:
     accuracy: Accuracy | None = None
     """Accuracy of the reduced precision, against float32."""
     tuning: Tuning | None = None
-    """Records that kernels get their schedules from; None: there are none."""
     plain: bool = False
-    """See :attr:`CompileJob.plain`."""
     apart: bool = False
-    """See :attr:`CompileJob.apart`."""
 
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:

@@ -77,7 +77,7 @@ class CudaCompiler:
 
     def knows(self, arch: str) -> bool:
         """Return True if it compiles for *arch*."""
-        return arch in (_listed_by_nvcc(self.nvcc) if self.nvcc else _listed_by_nvrtc(self.library))
+        return arch in _architectures(self)
 
     def compile(self, source: str, arch: str, *, ptx: bool) -> bytes:
         """Compile *source* for *arch* (``sm_87``), with *ptx* to what drivers compile for later ones."""
@@ -211,13 +211,10 @@ def _nvrtc(release: tuple[str, str, str, str]) -> CudaCompiler | None:
 
 
 @functools.cache
-def _listed_by_nvcc(nvcc: Path) -> frozenset[str]:
-    return frozenset(run([nvcc, "--list-gpu-code"], check=False).stdout.split())
-
-
-@functools.cache
-def _listed_by_nvrtc(path: Path | None) -> frozenset[str]:
-    library, count = ctypes.CDLL(str(path)), ctypes.c_int()
+def _architectures(compiler: CudaCompiler) -> frozenset[str]:
+    if compiler.nvcc:
+        return frozenset(run([compiler.nvcc, "--list-gpu-code"], check=False).stdout.split())
+    library, count = ctypes.CDLL(str(compiler.library)), ctypes.c_int()
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
     library.nvrtcGetSupportedArchs(numbers)

@@ -56,7 +56,7 @@ def extract(compilation: Compilation) -> Extraction:
     """Take the kernels out of the imported model, fused and placed in textures exactly as compiling does."""
     compilation, offloaded = offload(compilation)
     recording = Recording()
-    with preparation(compilation, recording) as (_target, prepared):
+    with preparation(compilation, recording) as prepared:
         lowered = prepared.relax_pipeline(prepared.module)
     library = titles(parse_libraries(offloaded.libraries)) if offloaded else ""
     return extraction_of(lowered, recording, library or "a library")

@@ -166,8 +166,10 @@ def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
         gpu = _gpu(f"Adreno {number[0]}xx", _chip(number))
     elif family is not None:
         gpu = _family_gpu(family, cores)
-    else:
-        gpu = dataclasses.replace(_any(), name="NVIDIA" if _NVIDIA.search(name) else name or ANY)
+    else:  # the usual one, with no more local memory than the smallest
+        called = "NVIDIA" if _NVIDIA.search(name) else name or ANY
+        smallest = min(chip.local for chip in _CHIPS)
+        gpu = dataclasses.replace(_gpu(called, _chip(_TYPICAL["7"])), local_bytes=smallest // 2)
     group = limits.get("max_threads_per_block", limits.get("max_num_threads", gpu.largest_group))
     local = limits.get("max_shared_memory_per_block", 2 * gpu.local_bytes)
     return dataclasses.replace(
@@ -209,12 +211,6 @@ def _gpu(name: str, chip: _Chip) -> Gpu:
         # So that a core holds two groups.
         local_bytes=chip.local // 2,
     )
-
-
-def _any() -> Gpu:
-    """Return the facts of the usual one, with no more local memory than the smallest."""
-    smallest = min(chip.local for chip in _CHIPS)
-    return dataclasses.replace(_gpu(ANY, _chip(_TYPICAL["7"])), local_bytes=smallest // 2)
 
 
 def _chip(number: str) -> _Chip:

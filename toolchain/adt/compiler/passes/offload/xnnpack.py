@@ -129,7 +129,7 @@ def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
         def visit_call_(self, call: relax.Call) -> relax.Expr:
             arguments = []
             for argument in call.args:
-                source = values.get(argument)
+                source = values.get(argument, argument)
                 if operator_name(source) == DEQUANTIZE:
                     copy = relax.Call(source.op, [*map(self.visit_expr, source.args)], source.attrs)
                     arguments.append(self.builder_.emit(copy))
