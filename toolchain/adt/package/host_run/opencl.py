@@ -24,7 +24,7 @@ from adt.host.process import run
 log = logging.getLogger("adt.opencl")
 
 SECONDS = 60.0  # seconds that the drivers may take to list their devices
-TVM_VERSION = (1, 2)  # the oldest OpenCL of a device that TVM's runtime takes
+NEW_ENOUGH = r"OpenCL (1\.[2-9]|[2-9]\.)"  # versions of OpenCL whose devices TVM's runtime takes
 READ = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "POCL_DEVICES")
 """Variables that decide which drivers are found."""
 
@@ -70,13 +70,8 @@ def opencl_device() -> HostOpenCl | None:
 
 def choose(devices: tuple[HostOpenCl, ...]) -> HostOpenCl | None:
     """Choose a device as TVM does."""
-    able = [device for device in devices if _version(device.version) >= TVM_VERSION]
+    able = [device for device in devices if re.match(NEW_ENOUGH, device.version)]
     return next((device for kind in ("gpu", "cpu") for device in able if device.kind == kind), None)
-
-
-def _version(text: str) -> tuple[int, int]:
-    match = re.match(r"OpenCL (\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 @functools.lru_cache(maxsize=4)

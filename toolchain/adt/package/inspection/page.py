@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +23,19 @@ LANE = 10.0  # width of the place that a passing edge has in a layer
 SWEEPS = 6
 MOST_PASSING = 40_000  # passing edges times layers; beyond it they are drawn straight
 
-
-@dataclass(frozen=True)
-class Layout:
-    """Positions of all parts, in pixels."""
-
-    places: tuple[tuple[float, float], ...]
-    """Upper left corner of each node's box."""
-    paths: Mapping[tuple[int, int], tuple[tuple[float, float], ...]]
-    """Points of each edge, from the lower side of one box to the upper side of the other."""
-    width: float
-    height: float
+Points = list[tuple[float, float]]
+"""Positions in pixels."""
 
 
-def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
+def place(
+    count: int, edges: Sequence[tuple[int, int]]
+) -> tuple[Points, dict[tuple[int, int], Points], tuple[float, float]]:
     """Lay out nodes 0 (the top) … *count*-1 with *edges* from earlier to later ones, in layers.
 
-    Layers come from the longest path; edges that pass layers get a place of their own in each, so that they
-    go round the boxes. The order within a layer follows the neighbours' mean place; so do the coordinates, as
-    far as boxes do not overlap.
+    Returns the upper left corner of each node's box, the points of each edge, from the lower side of one box
+    to the upper side of the other, and the width and height of all. Layers come from the longest path; edges
+    that pass layers get a place of their own in each, so that they go round the boxes. The order within a
+    layer follows the neighbours' mean place; so do the coordinates, as far as boxes do not overlap.
     """
     unique = list(dict.fromkeys(edge for edge in edges if edge[0] < edge[1]))
     level = _layers(count, unique)
@@ -58,20 +52,16 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
     half = [(WIDTH if node < count else LANE) / 2 for node in range(len(level))]
     _order(rows, above, below)
     center = _columns(rows, above, below, half)
-    left = min((x - width for x, width in zip(center, half, strict=True)), default=0.0)
+    left = min(x - width for x, width in zip(center, half, strict=True))
     center = [x - left for x in center]
     top = [at * (HEIGHT + GAP_Y) for at in level]
     paths = {}
     for (start, end), passing in chains.items():
-        points = [(center[start], top[start] + HEIGHT)]
-        points += [(center[node], top[node] + HEIGHT / 2) for node in passing]
-        paths[start, end] = (*points, (center[end], top[end]))
-    return Layout(
-        tuple((center[node] - WIDTH / 2, top[node]) for node in range(count)),
-        paths,
-        max((x + width for x, width in zip(center, half, strict=True)), default=0.0),
-        len(rows) * (HEIGHT + GAP_Y) - GAP_Y,
-    )
+        points = [(center[node], top[node] + HEIGHT / 2) for node in passing]
+        paths[start, end] = [(center[start], top[start] + HEIGHT), *points, (center[end], top[end])]
+    places = [(center[node] - WIDTH / 2, top[node]) for node in range(count)]
+    width = max(x + width for x, width in zip(center, half, strict=True))
+    return places, paths, (width, len(rows) * (HEIGHT + GAP_Y) - GAP_Y)
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -164,9 +154,9 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
     graph, facts = inspection.graph, inspection.package.manifest
     report = facts.made.textures
     nodes, edges = _nodes_and_edges(graph)
-    layout = place(len(nodes), [(start, end) for start, end, _ in edges])
+    places, paths, (width, height) = place(len(nodes), [(start, end) for start, end, _ in edges])
     times = {call.index: call for call in profile.calls} if profile else {}
-    for node, (x, y) in zip(nodes, layout.places, strict=True):
+    for node, (x, y) in zip(nodes, places, strict=True):
         node |= {"x": round(x, 1), "y": round(y, 1)}
         if (time := times.get(node["call"])) is not None and time.name == node["name"]:
             node["us"] = [time.mean_us, time.min_us, time.max_us]
@@ -181,10 +171,10 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
             "outputs": [vars(spec) for spec in facts.entry().outputs],
         },
         "box": [WIDTH, HEIGHT],
-        "size": [round(layout.width, 1), round(layout.height, 1)],
+        "size": [round(width, 1), round(height, 1)],
         "nodes": nodes,
         "edges": [
-            [start, end, tensor, [[round(x, 1), round(y, 1)] for x, y in layout.paths[start, end]]]
+            [start, end, tensor, [[round(x, 1), round(y, 1)] for x, y in paths[start, end]]]
             for start, end, tensor in edges
         ],
         "tensors": [vars(tensor) | {"texture": tensor.texture} for tensor in graph.tensors],
