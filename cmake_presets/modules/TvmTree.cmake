@@ -170,7 +170,8 @@ endfunction()
 # Compile less of TVM's runtime, in less time, where that was tried. Takes the tree's targets, after it was added.
 #
 # Left out is what runs on several machines at once (disco) and what keeps state between the calls of a language model:
-# nothing that adt compiles calls it. Several sources make one object: half of the time was spent on headers.
+# nothing that adt compiles calls it. Several sources make one object: templates are compiled once for each. Calls take
+# the runtime's time, so it is compiled for size; what computes on tensors is not.
 function(adt_shorten_tvm)
   if(NOT ADT_TVM_VERSION MATCHES "^0\\.25\\.")
     return()
@@ -178,5 +179,18 @@ function(adt_shorten_tvm)
   get_target_property(sources tvm_runtime_objs SOURCES)
   list(FILTER sources EXCLUDE REGEX "/disco/|/vm/(attn_backend|kv_state|paged_kv_cache|rnn_state|tensor_cache_support)\\.cc$")
   set_property(TARGET tvm_runtime_objs PROPERTY SOURCES ${sources})
-  set_target_properties(tvm_runtime_objs tvm_ffi_objs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(tvm_runtime_objs tvm_ffi_objs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+  foreach(target IN ITEMS tvm_runtime_objs tvm_ffi_objs)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  endforeach()
+  set_property(
+    SOURCE "${ADT_TVM_SOURCE}/src/runtime/builtin_fp16.cc"
+    TARGET_DIRECTORY tvm_runtime_objs
+    PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
+  )
+  set_property(
+    SOURCE "${ADT_TVM_SOURCE}/src/runtime/contrib/sort/sort.cc"
+    TARGET_DIRECTORY tvm_runtime_objs
+    PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1> # -O3: 6 s more to compile, a tenth less to run
+  )
 endfunction()
