@@ -251,7 +251,7 @@ def test_a_compiler_cache_is_used_once(tmp_path: Path, monkeypatch: pytest.Monke
         configure("host", tmp_path / name, f"-DADT_TVM_SOURCE={source}", *more)
         commands = program_output(ninja().path, "-C", tmp_path / name, "-t", "commands", "all")
         compiling = [line for line in commands.splitlines() if " -c " in line]
-        assert len(compiling) > 20
+        assert len(compiling) > 10
         assert {line.count(str(program)) for line in compiling} == {times}
 
 
