@@ -113,16 +113,16 @@ function(adt_extend_opencl)
   endif()
   set(ours "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src")
   set(replaced
-      opencl_device_api.cc:clGetDeviceInfo=adt_opencl_device_info
-      opencl_device_api.cc:clCreateContext=adt_opencl_create_context
-      opencl_device_api.cc:clCreateBuffer=adt_opencl_create_buffer
-      opencl_device_api.cc:clCreateImage=adt_opencl_create_image
-      opencl_device_api.cc:clReleaseMemObject=adt_opencl_release_memory
-      opencl_device_api.cc:clFinish=adt_opencl_finish
-      opencl_module.cc:clReleaseKernel=adt_opencl_release_kernel
-      opencl_module.cc:clReleaseProgram=adt_opencl_release_program
-      opencl_module.cc:clGetProgramInfo=adt_opencl_program_info
-      opencl_module.cc:clGetProgramBuildInfo=adt_opencl_build_info
+      clGetDeviceInfo=adt_opencl_device_info
+      clCreateContext=adt_opencl_create_context
+      clCreateBuffer=adt_opencl_create_buffer
+      clCreateImage=adt_opencl_create_image
+      clReleaseMemObject=adt_opencl_release_memory
+      clFinish=adt_opencl_finish
+      clReleaseKernel=adt_opencl_release_kernel
+      clReleaseProgram=adt_opencl_release_program
+      clGetProgramInfo=adt_opencl_program_info
+      clGetProgramBuildInfo=adt_opencl_build_info
   )
   target_sources(
     ${runtime} PRIVATE "${ours}/opencl_clock.cc" "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
@@ -131,26 +131,34 @@ function(adt_extend_opencl)
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)
+  target_include_directories(${runtime} PRIVATE "${headers}") # of all: sources with directories of their own stay apart
+  set(callers "")
+  foreach(name IN ITEMS opencl_device_api opencl_module)
+    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/${name}.cc")
+    list(APPEND callers ${source})
+  endforeach()
+  if(ADT_TVM_VERSION MATCHES "^0\\.25\\.") # one object, which CMake does not make of sources with definitions
+    list(TRANSFORM callers REPLACE "^(.+)$" "#include \"\\1\"\n")
+    list(JOIN callers "" text)
+    set(callers "${CMAKE_BINARY_DIR}/tvm/Unity/opencl.cxx")
+    file(CONFIGURE OUTPUT "${callers}" CONTENT "${text}" @ONLY) # leaves an unchanged file alone
+    get_target_property(sources ${runtime} SOURCES)
+    list(FILTER sources EXCLUDE REGEX "/opencl_(device_api|module)\\.cc$")
+    set_property(TARGET ${runtime} PROPERTY SOURCES ${sources} "${callers}")
+  endif()
   set_property(
-    SOURCE "${ours}/opencl_clock.cc" "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc" "${ours}/opencl_uploads.cc"
+    SOURCE ${callers}
     TARGET_DIRECTORY ${runtime}
-    PROPERTY INCLUDE_DIRECTORIES "${headers}"
+    PROPERTY COMPILE_DEFINITIONS ${replaced}
   )
   if(NOT OpenCL_LIBRARIES)
-    list(APPEND replaced "opencl_wrapper.cc:dlopen=adt_open_opencl")
-  endif()
-  foreach(pair IN LISTS replaced)
-    string(REPLACE ":" ";" pair "${pair}")
-    list(GET pair 0 name)
-    list(GET pair 1 definition)
-    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/${name}")
+    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/opencl_wrapper.cc")
     set_property(
       SOURCE ${source}
       TARGET_DIRECTORY ${runtime}
-      APPEND
-      PROPERTY COMPILE_DEFINITIONS "${definition}"
+      PROPERTY COMPILE_DEFINITIONS dlopen=adt_open_opencl
     )
-  endforeach()
+  endif()
 endfunction()
 
 # TVM 0.25's CLML runtime logs, and takes a maximum, without the headers for it; it was not tried with its sources joined.
