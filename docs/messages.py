@@ -38,11 +38,9 @@ def messages() -> list[Message]:
     codes = {error.__name__: error.exit_code for error in all_errors()}
     found = set()
     for file in ROOT.rglob("*.py"):
-        tree = ast.parse(file.read_text())
-        constants = dict(_assigned_texts(tree))
         area = file.relative_to(ROOT).parts[0].removesuffix(".py")
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (error := _error(call, codes, constants)):
+        for call, constants in _calls(ast.parse(file.read_text()), {}):
+            if error := _error(call, codes, constants):
                 kind, what, remedy = error
                 found.add(Message(area, kind, codes[kind], what, remedy))
     return sorted(found, key=lambda m: (m.area, m.exit_code, m.what, m.remedy))
@@ -65,13 +63,25 @@ def _error(
     return kind, said, _text(named.get("remedy", ast.Constant("")), constants)
 
 
-def _assigned_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the names that are assigned a text anywhere in the module (``REMEDY = "…"``)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-            text = _text(node.value, {})
+def _calls(node: ast.AST, constants: Mapping[str, str]) -> Iterator[tuple[ast.Call, Mapping[str, str]]]:
+    """Yield each call within *node*, with the texts of names (``REMEDY = "…"``) that it can see."""
+    if isinstance(node, ast.Module | ast.FunctionDef):
+        constants = {**constants, **dict(_assigned_texts(node))}
+    if isinstance(node, ast.Call):
+        yield node, constants
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, constants)
+
+
+def _assigned_texts(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the names that are assigned a text in the module or function *node*, not in functions within."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Assign) and isinstance(target := child.targets[0], ast.Name):
+            text = _text(child.value, {})
             if text != OPEN:
                 yield target.id, text
+        elif not isinstance(child, ast.FunctionDef):
+            yield from _assigned_texts(child)
 
 
 def _text(node: ast.expr, constants: Mapping[str, str]) -> str:
