@@ -201,10 +201,10 @@ def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None
     argument = Argument((1, 2), "float32", "global.texture")
     for message, kind in (
         (
-            measure_child.Measure("a.so", b"\0library", (argument,), Timing(timeout=3)),
+            measure_child.Measure("a.so", b"\0library", (argument,), Timing(timeout=3), 1),
             measure_child.Request,
         ),
-        (measure_child.Computed((b"1", b"")), measure_child.Answer),
+        (measure_child.Timed((1.0,), (b"1", b"")), measure_child.Answer),
         (measure_child.Refused("no"), measure_child.Answer),
     ):
         assert typed(passed(plain(message, kind)), kind) == message

@@ -207,15 +207,14 @@ def test_without_a_record(tmp_path: Path) -> None:
 def test_boxes_never_overlap_and_edges_go_down(case: tuple[int, list[tuple[int, int]]]) -> None:
     count, pairs = case
     edges = [(start, end) for start, end in pairs if start < end]
-    placement = layout.place(count, edges)
-    boxes = placement.places
+    boxes, paths, (width, height) = layout.place(count, edges)
     for i in range(count):
-        assert -1e-6 <= boxes[i][0] <= placement.width - layout.WIDTH + 1e-6
-        assert 0 <= boxes[i][1] <= placement.height - layout.HEIGHT + 1e-6
+        assert -1e-6 <= boxes[i][0] <= width - layout.WIDTH + 1e-6
+        assert 0 <= boxes[i][1] <= height - layout.HEIGHT + 1e-6
         for j in range(i):
             apart = abs(boxes[i][0] - boxes[j][0]) >= layout.WIDTH - 1e-6
             assert apart or boxes[i][1] != boxes[j][1]
-    assert set(placement.paths) == set(edges)
-    for (start, end), path in placement.paths.items():
+    assert set(paths) == set(edges)
+    for (start, end), path in paths.items():
         assert boxes[start][1] < boxes[end][1]
         assert all(upper[1] < lower[1] for upper, lower in itertools.pairwise(path))

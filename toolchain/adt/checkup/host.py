@@ -67,10 +67,9 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         yield ok("settings", "can be read", "`adt config` shows each one")
 
     def tvm() -> Iterator[Check]:
-        if reason := wrong_tvm():  # an import would say nothing more
-            yield failed("TVM", reason, "installed packages", install_tvm())
-            return
-        yield ok("TVM", f"{TVM} {OURS[0]} with {FFI} {OURS[1]}", "installed packages")
+        yield (pair := check_pair())
+        if pair.status is Status.FAILED:
+            return  # the import says nothing more
         done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
         yield check_import(done)
 
@@ -78,6 +77,13 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
     yield Question("adt", own)
     yield Question("settings", settings)
     yield Question("TVM", tvm)
+
+
+def check_pair() -> Check:
+    """Judge the installed versions of TVM and its FFI."""
+    if reason := wrong_tvm():
+        return failed("TVM", reason, "installed packages", install_tvm())
+    return ok("TVM", f"{TVM} {OURS[0]} with {FFI} {OURS[1]}", "installed packages")
 
 
 VERSION_SECONDS = 20.0

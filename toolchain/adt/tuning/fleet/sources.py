@@ -57,7 +57,7 @@ class Hardware:
     label: str
     emulated: bool
     identity: Identity
-    """Of the processor. What is empty of it its runtime tells over RPC; for a CPU, the server's key does."""
+    """Identity of the processor; its runtime, or for a CPU the server's key, fills empty fields."""
 
 
 @dataclass(frozen=True)

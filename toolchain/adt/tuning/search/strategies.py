@@ -40,7 +40,7 @@ class SearchOptions:
     strategy: str = EVOLUTIONARY
     cost_model: str = "auto"
     seed: int = 0
-    """The same seed, with the same records and results, gives the same candidates."""
+    """Seed: equal ones give equal candidates, with equal records and results."""
 
 
 ENDLESS = 1 << 30
