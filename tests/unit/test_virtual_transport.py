@@ -53,8 +53,8 @@ class EchoDaemon(Daemon):
         return echo
 
 
-def talk(conversation: Callable[[Server], Awaitable[None]]) -> None:
-    """Exchange messages with a daemon of the product."""
+def conversation(talk: Callable[[Server], Awaitable[None]]) -> Callable[[], None]:
+    """Make a test of an exchange of messages with a daemon of the product."""
 
     async def run() -> None:
         ended = asyncio.Event()
@@ -65,84 +65,70 @@ def talk(conversation: Callable[[Server], Awaitable[None]]) -> None:
 
         server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
         connection = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
-        await conversation(Server(*connection))
+        await talk(Server(*connection))
         connection[1].close()
         await asyncio.wait_for(ended.wait(), 5)
         server.close()
 
-    asyncio.run(run())
+    return lambda: asyncio.run(run())
 
 
-def test_a_new_host_skips_checksums_and_large_writes_are_cut_to_its_size() -> None:
-    async def conversation(host: Server) -> None:
-        await host.greet(NEW)
-        host.say(wire.OPEN, 77, 0, b"echo:\0", summed=False)
-        opened = await host.hear(summed=False)
-        assert (opened.command, opened.arg1) == (wire.OKAY, 77)
-        host.say(wire.WRTE, 77, opened.arg0, bytes(5000), summed=False)
-        assert (await host.hear(summed=False)).command == wire.OKAY
-        first = await host.hear(summed=False)
-        assert (first.command, len(first.payload)) == (wire.WRTE, 4096)
-        host.say(wire.OKAY, 77, opened.arg0, summed=False)
-        assert len((await host.hear(summed=False)).payload) == 904
-
-    talk(conversation)
+@conversation
+async def test_a_new_host_skips_checksums_and_large_writes_are_cut_to_its_size(host: Server) -> None:
+    await host.greet(NEW)
+    host.say(wire.OPEN, 77, 0, b"echo:\0", summed=False)
+    opened = await host.hear(summed=False)
+    assert (opened.command, opened.arg1) == (wire.OKAY, 77)
+    host.say(wire.WRTE, 77, opened.arg0, bytes(5000), summed=False)
+    assert (await host.hear(summed=False)).command == wire.OKAY
+    first = await host.hear(summed=False)
+    assert (first.command, len(first.payload)) == (wire.WRTE, 4096)
+    host.say(wire.OKAY, 77, opened.arg0, summed=False)
+    assert len((await host.hear(summed=False)).payload) == 904
 
 
-def test_an_old_host_gets_checksums_and_must_send_them() -> None:
-    async def conversation(host: Server) -> None:
-        await host.greet(OLD)
-        host.say(wire.OPEN, 1, 0, b"root:\0")
-        assert (await host.hear()).command == wire.OKAY
-        answer = await host.hear(summed=True)
-        assert answer.payload == b"adbd is already running as root\n"
-        host.say(wire.OPEN, 2, 0, b"root:\0", summed=False)
-        assert (await host.hear()).command == wire.CLSE, "the end of the first stream"
-        assert await host.is_cut_off()
-
-    talk(conversation)
+@conversation
+async def test_an_old_host_gets_checksums_and_must_send_them(host: Server) -> None:
+    await host.greet(OLD)
+    host.say(wire.OPEN, 1, 0, b"root:\0")
+    assert (await host.hear()).command == wire.OKAY
+    answer = await host.hear(summed=True)
+    assert answer.payload == b"adbd is already running as root\n"
+    host.say(wire.OPEN, 2, 0, b"root:\0", summed=False)
+    assert (await host.hear()).command == wire.CLSE, "the end of the first stream"
+    assert await host.is_cut_off()
 
 
-def test_unknown_service_is_refused_with_zero() -> None:
-    async def conversation(host: Server) -> None:
-        await host.greet(NEW)
-        for destination in (b"jdwp:1\0", b"tcp:\0", b"\0"):
-            host.say(wire.OPEN, 9, 0, destination)
-            assert await host.hear(summed=False) == wire.Packet(wire.CLSE, 0, 9)
-
-    talk(conversation)
+@conversation
+async def test_unknown_service_is_refused_with_zero(host: Server) -> None:
+    await host.greet(NEW)
+    for destination in (b"jdwp:1\0", b"tcp:\0", b"\0"):
+        host.say(wire.OPEN, 9, 0, destination)
+        assert await host.hear(summed=False) == wire.Packet(wire.CLSE, 0, 9)
 
 
-def test_reboot_is_answered_in_words() -> None:
-    async def conversation(host: Server) -> None:
-        await host.greet(NEW)
-        host.say(wire.OPEN, 3, 0, b"reboot:\0")
-        assert (await host.hear(summed=False)).command == wire.OKAY
-        assert b"not Android" in (await host.hear(summed=False)).payload
-
-    talk(conversation)
+@conversation
+async def test_reboot_is_answered_in_words(host: Server) -> None:
+    await host.greet(NEW)
+    host.say(wire.OPEN, 3, 0, b"reboot:\0")
+    assert (await host.hear(summed=False)).command == wire.OKAY
+    assert b"not Android" in (await host.hear(summed=False)).payload
 
 
-def test_open_before_the_handshake_ends_the_connection() -> None:
-    async def conversation(host: Server) -> None:
-        host.say(wire.OPEN, 1, 0, b"shell:id\0")
-        assert await host.is_cut_off()
-
-    talk(conversation)
+@conversation
+async def test_open_before_the_handshake_ends_the_connection(host: Server) -> None:
+    host.say(wire.OPEN, 1, 0, b"shell:id\0")
+    assert await host.is_cut_off()
 
 
-def test_garbage_ends_the_connection() -> None:
-    async def conversation(host: Server) -> None:
-        host.writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert await host.is_cut_off()
-
-    talk(conversation)
+@conversation
+async def test_garbage_ends_the_connection(host: Server) -> None:
+    host.writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert await host.is_cut_off()
 
 
-def test_write_to_a_closed_stream_is_answered_with_close() -> None:
-    async def conversation(host: Server) -> None:
-        await host.greet(NEW)
-        host.say(wire.WRTE, 5, 123, b"late")
-        assert await host.hear(summed=False) == wire.Packet(wire.CLSE, 0, 5)
-
-    talk(conversation)
+@conversation
+async def test_write_to_a_closed_stream_is_answered_with_close(host: Server) -> None:
+    await host.greet(NEW)
+    host.say(wire.WRTE, 5, 123, b"late")
+    assert await host.hear(summed=False) == wire.Packet(wire.CLSE, 0, 5)

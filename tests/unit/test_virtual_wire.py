@@ -1,7 +1,8 @@
 """Packets of the ADB transport protocol, against bytes written down by hand."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -83,82 +84,66 @@ class Host:
         return sum(1 for packet in self.sent if packet[0] == command)
 
 
-def in_loop(test: Callable[[Host], object]) -> None:
-    async def run() -> None:
-        result = test(Host())
-        if asyncio.iscoroutine(result):
-            await asyncio.wait_for(result, 60)
-
-    asyncio.run(run())
+def in_loop(test: Callable[[Host], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test of a function that runs in an event loop."""
+    return lambda: asyncio.run(asyncio.wait_for(test(Host()), 60))
 
 
-def test_write_waits_for_the_acknowledgement_of_each_chunk() -> None:
-    async def run(host: Host) -> None:
-        stream = host.stream()
-        stream.accept()
-        writing = asyncio.ensure_future(stream.write(b"0123456789"))
-        for expected in (b"0123", b"4567", b"89"):
-            await asyncio.sleep(0.01)
-            assert host.sent[-1] == (wire.WRTE, 5, 6, expected)
-            stream.on_okay(6)
-        await writing
-
-    in_loop(run)
+@in_loop
+async def test_write_waits_for_the_acknowledgement_of_each_chunk(host: Host) -> None:
+    stream = host.stream()
+    stream.accept()
+    writing = asyncio.ensure_future(stream.write(b"0123456789"))
+    for expected in (b"0123", b"4567", b"89"):
+        await asyncio.sleep(0.01)
+        assert host.sent[-1] == (wire.WRTE, 5, 6, expected)
+        stream.on_okay(6)
+    await writing
 
 
-def test_what_nobody_reads_is_not_acknowledged() -> None:
-    async def run(host: Host) -> None:
-        stream = host.stream()
-        stream.accept()
+@in_loop
+async def test_what_nobody_reads_is_not_acknowledged(host: Host) -> None:
+    stream = host.stream()
+    stream.accept()
+    stream.on_write(bytes(LOW_WATER))
+    assert host.count(wire.OKAY) == 2, "the answer to OPEN, and the first write fits"
+    stream.on_write(b"x")
+    assert host.count(wire.OKAY) == 2
+    assert len(await stream.read()) == LOW_WATER + 1
+    assert host.count(wire.OKAY) == 3
+
+
+@in_loop
+async def test_exactly_more_than_the_buffer_holds_does_not_hang(host: Host) -> None:
+    stream = host.stream()
+    stream.accept()
+    pending = asyncio.ensure_future(stream.exactly(3 * LOW_WATER))
+    for _ in range(3):
+        await asyncio.sleep(0)
         stream.on_write(bytes(LOW_WATER))
-        assert host.count(wire.OKAY) == 2, "the answer to OPEN, and the first write fits"
-        stream.on_write(b"x")
-        assert host.count(wire.OKAY) == 2
-        assert len(await stream.read()) == LOW_WATER + 1
-        assert host.count(wire.OKAY) == 3
-
-    in_loop(run)
+    assert len(await pending) == 3 * LOW_WATER
 
 
-def test_exactly_more_than_the_buffer_holds_does_not_hang() -> None:
-    async def run(host: Host) -> None:
-        stream = host.stream()
-        stream.accept()
-        pending = asyncio.ensure_future(stream.exactly(3 * LOW_WATER))
-        for _ in range(3):
-            await asyncio.sleep(0)
-            stream.on_write(bytes(LOW_WATER))
-        assert len(await pending) == 3 * LOW_WATER
-
-    in_loop(run)
+@in_loop
+async def test_refusal_is_a_close_with_zero(host: Host) -> None:
+    host.stream().close()
+    assert host.sent == [(wire.CLSE, 0, 6, b"")]
+    other = Host()
+    stream = other.stream()
+    stream.accept()
+    stream.close()
+    assert other.sent[-1] == (wire.CLSE, 5, 6, b"")
 
 
-def test_refusal_is_a_close_with_zero() -> None:
-    def refuse(host: Host) -> None:
-        host.stream().close()
-        assert host.sent == [(wire.CLSE, 0, 6, b"")]
-
-    def accept_then_close(host: Host) -> None:
-        stream = host.stream()
-        stream.accept()
-        stream.close()
-        assert host.sent[-1] == (wire.CLSE, 5, 6, b"")
-
-    in_loop(refuse)
-    in_loop(accept_then_close)
-
-
-def test_end_of_the_stream() -> None:
-    async def run(host: Host) -> None:
-        stream = host.stream()
-        stream.accept()
-        stream.on_write(b"ab")
-        stream.on_close()
-        assert await stream.read() == b"ab", "what had arrived is still read"
-        assert await stream.read() == b""
-        with pytest.raises(Closed):
-            await stream.exactly(1)
-        with pytest.raises(Closed):
-            await stream.write(b"x")
-
-    in_loop(run)
+@in_loop
+async def test_end_of_the_stream(host: Host) -> None:
+    stream = host.stream()
+    stream.accept()
+    stream.on_write(b"ab")
+    stream.on_close()
+    assert await stream.read() == b"ab", "what had arrived is still read"
+    assert await stream.read() == b""
+    with pytest.raises(Closed):
+        await stream.exactly(1)
+    with pytest.raises(Closed):
+        await stream.write(b"x")
