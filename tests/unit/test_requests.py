@@ -35,26 +35,6 @@ from adt.verbs.up import UpRequest
 from support.devices.programs import invoke
 from support.requests import KINDS, requests
 
-VERBS = {
-    "build-target": (requests.BuildRequest, adt.build_target),
-    "compile": (requests.CompileRequest, adt.compile),
-    "quantize": (requests.QuantizeRequest, adt.quantize),
-    "tune": (requests.TuneRequest, adt.tune),
-    "run": (requests.RunRequest, adt.run),
-    "verify": (requests.VerifyRequest, adt.verify),
-    "bench": (requests.BenchRequest, adt.bench),
-    "profile": (requests.ProfileRequest, adt.profile),
-    "deploy": (requests.DeployRequest, adt.deploy),
-    "up": (requests.UpRequest, adt.up),
-    "apk": (requests.ApkRequest, adt.apk),
-    "install": (requests.InstallRequest, adt.install),
-    "generate": (requests.GenerateRequest, adt.generate),
-    "clean": (requests.CleanRequest, adt.clean),
-    "doctor": (requests.DoctorRequest, adt.doctor),
-    "elf": (requests.ElfRequest, adt.elf),
-    "report": (requests.ReportRequest, adt.report),
-}
-"""The verbs with options: their request, and their function."""
 RUNNER = {"threads", "affinity", "warmup_ms", "zero_copy", "pre_compiled", "program_cache"}
 OWN = {
     "build-target": {"explain"},
@@ -75,13 +55,9 @@ OWN = {
     "elf": set(),
     "report": {"html", "export", "imported", "fail_on_regression"},
 }
-"""Options of the command line alone: the form and place of results, and the function that is called."""
+"""The verbs with options, and those of the command line alone: form and place of results, the function that is called."""
 NUMBERS = ("Int", "Float")
 EVERYWHERE = {"as_json", "verbose", "help"}
-
-
-def fields(kind: type) -> Iterator[tuple[str, Option]]:
-    yield from options_of(kind).items()
 
 
 @pytest.fixture
@@ -89,14 +65,14 @@ def commands() -> dict[str, Any]:
     return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", OWN)
 def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands: dict[str, Any]) -> None:
-    request, _ = VERBS[verb]
+    request = getattr(adt, verb.replace("-", "_")).request
     shown = {param.name: param for param in commands[verb].params if param.name not in EVERYWHERE}
-    of_fields = {name for name, about in fields(request) if about.cli is not None}
+    of_fields = {name for name, about in options_of(request).items() if about.cli is not None}
     assert of_fields <= shown.keys()
     assert shown.keys() - of_fields == OWN[verb] - of_fields
-    for name, about in fields(request):
+    for name, about in options_of(request).items():
         if name in shown and name not in OWN[verb]:
             expected = {flag for flags in about.flags or (about.flag,) for flag in flags.split("/")}
             flags = {*shown[name].opts, *shown[name].secondary_opts}
@@ -107,7 +83,7 @@ def test_every_option_of_a_command_is_a_field_of_its_request(verb: str, commands
 def test_no_setting_is_written_twice() -> None:
     assert len(KINDS) > 10
     for request in KINDS:
-        for _, about in fields(request):
+        for about in options_of(request).values():
             if about.key:
                 assert about is known_options()[about.key][0], about.key
 
@@ -391,16 +367,16 @@ def test_help_of_each_verb_has_types_and_defaults(name: str) -> None:
     aliases = "PathTo|Texts?|Number|Switch|Flag|Real|MaybePath|Paths|Directory|Files|Arrays|AnyPath|Shapes"
     assert "_empty" not in page and not re.search(rf": '|: ({aliases})\b", page.splitlines()[2])
     assert {"trust", "insecure_no_digest"}.isdisjoint([*signature.parameters][:-2])
-    for field, about in fields(function.request) if hasattr(function, "request") else ():
+    for field, about in options_of(function.request).items() if hasattr(function, "request") else ():
         default = "" if about.default in (None, "", (), signature.empty) else f" Default: {about.default!r}."
         assert f"    {field}: {about.doc}{default}" in page
-    assert "Raises:" in page or name.replace("_", "-") not in VERBS
+    assert "Raises:" in page or name.replace("_", "-") not in OWN
 
 
 def test_keywords_are_named_as_flags_are() -> None:
     """Compare names: a flag may be in the singular where it is repeated; for ``--for`` there is ``--platform``."""
     for request in KINDS:
-        for name, about in fields(request):
+        for name, about in options_of(request).items():
             flags = {
                 flag.strip("-").replace("-", "_") for spelling in about.flags for flag in spelling.split("/")
             }
@@ -424,7 +400,7 @@ def test_results_print_as_on_the_command_line(tmp_path: Path, monkeypatch: pytes
     result = adt.report()
     assert str(result) == invoke("report").stdout.strip()
     assert repr(result) == f"<TrendReport: {result}>"
-    for verb in VERBS.keys() - {"doctor", "elf"}:
+    for verb in OWN.keys() - {"doctor", "elf"}:
         function = inspect.unwrap(FUNCTIONS[verb.replace("-", "_")])
         functions = filter(isfunction, vars(sys.modules[function.__module__]).values())
         firsts = [
