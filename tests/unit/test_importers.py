@@ -87,6 +87,11 @@ def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
         ("a.pt", b"\x80\x02\x8a\nl\xfc\x9c", "pickled Python objects"),
         ("a.keras", b"PK\x03\x04 and then nothing", "truncated or damaged"),
         ("a.h5", b"nothing of the kind" * 9, "is no keras model"),
+        ("m.onnx", b"\x1c\x00\x00\x00TFL3" + bytes(60), "is a tflite model, and its name does not say so"),
+        ("m.onnx", formats.HDF5 + bytes(60), "is a keras model, and its name does not say so"),
+        ("m.tflite", formats.HDF5 + bytes(60), "is a keras model, and its name does not say so"),
+        ("m.relax", b"\x08\x08:" + bytes(60), "is no relax model"),
+        ("m.pt2", b"\x08\x08:" + bytes(60), "is no torch model"),
     ],
 )
 def test_what_is_no_model_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:

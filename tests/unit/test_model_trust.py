@@ -14,7 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import adt
-from adt.compiler.importers import formats, model_store
+from adt.compiler.importers import model_store
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.relax import module_file
 from adt.errors import AdtError, ModelError
@@ -117,22 +117,6 @@ def test_code_under_another_name_is_refused_also_from_those_who_trust(
     (renamed,) = tmp_path.glob("m.*")
     with pytest.raises(ModelError, match="is code: "):
         adt.explain(renamed)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("m.onnx", b"\x1c\x00\x00\x00TFL3" + bytes(60), "is a tflite model, and its name does not say so"),
-        ("m.onnx", formats.HDF5 + bytes(60), "is a keras model, and its name does not say so"),
-        ("m.tflite", formats.HDF5 + bytes(60), "is a keras model, and its name does not say so"),
-        ("m.relax", b"\x08\x08:" + bytes(60), "is no relax model"),
-        ("m.pt2", b"\x08\x08:" + bytes(60), "is no torch model"),
-    ],
-)
-def test_data_under_another_name_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ModelError, match=message):
-        formats.format_of(tmp_path / name)
 
 
 def test_a_reference_of_the_settings_is_not_trusted(tmp_path: Path) -> None:
