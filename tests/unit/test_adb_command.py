@@ -7,10 +7,10 @@ import pytest
 import adt
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import fake_server, replying, text
 from support.devices.ports import free_port
 
-TWO = "one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"
+LISTING = replying(b"OKAY" + text("one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,16 +29,6 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
-def lists(listing: str):
-    """Serve a list of these devices."""
-
-    def handler(peer: Peer) -> None:
-        peer.request()
-        peer.send(text(listing))
-
-    return handler
-
-
 @pytest.mark.parametrize(
     "words",
     [["connect", "h:5555"], ["pair", "h:1"], ["devices", "-l"], ["kill-server"], ["-s", "x", "shell"], []],
@@ -50,14 +40,14 @@ def test_what_needs_no_device_gets_none(program: Path, words: list[str]) -> None
 
 
 def test_the_only_device_is_chosen(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with fake_server(monkeypatch, lists("one device usb:1\n")) as server:
+    with fake_server(monkeypatch, replying(b"OKAY" + text("one device usb:1\n"))) as server:
         command = adt.adb_command(["shell", "ls", "-l"])
     assert command.argv == (str(program), "-s", "one", "shell", "ls", "-l")
     assert command.environment == {"ADB_SERVER_SOCKET": f"tcp:{server.port}"}
 
 
 def test_several_devices_need_a_name(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with fake_server(monkeypatch, lists(TWO)):
+    with fake_server(monkeypatch, LISTING):
         with pytest.raises(AmbiguousDevice):
             adt.adb_command(["shell"])
         assert adt.adb_command(["shell"], serial="three").argv[1:3] == ("-s", "three")
@@ -69,7 +59,7 @@ def test_several_devices_need_a_name(program: Path, monkeypatch: pytest.MonkeyPa
 
 def test_one_in_another_system_can_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Follow the remedy, and wait for a server that is to come."""
-    with fake_server(monkeypatch, lists(TWO)):
+    with fake_server(monkeypatch, LISTING):
         assert adt.adb_command(["reboot"], serial="two").argv[1:] == ("-s", "two", "reboot")
         waiting = adt.adb_command(["wait-for-device"], serial="four")
         assert waiting.argv[1:] == ("-s", "four", "wait-for-device")

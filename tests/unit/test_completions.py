@@ -1,29 +1,21 @@
 """Shell completion of values, through what a shell runs."""
 
-import os
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, replying, text
+from support.devices.programs import run_program
 
 PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
 
 
 def offered(line: str) -> list[str]:
     """Return the words that bash would offer at the end of *line*."""
-    environ = {
-        **os.environ,
-        "_ADT_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split(" ")) - 1),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True, timeout=300
-    )
+    environ = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    done = run_program(sys.executable, "-c", PROGRAM, _ADT_COMPLETE="complete_bash", **environ)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -60,11 +52,8 @@ LISTING = "".join(f"{serial} device product:p model:m transport_id:1\n" for seri
 def test_serials_are_those_of_the_server(
     monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
 ) -> None:
-    def server(peer: Peer) -> None:
-        peer.request(b"OKAY" + text(LISTING))
-
     # the first connection only looks whether there is a server
-    with fake_server(monkeypatch, lambda _peer: None, server):
+    with fake_server(monkeypatch, lambda _peer: None, replying(b"OKAY" + text(LISTING))):
         assert offered(line) == words
 
 

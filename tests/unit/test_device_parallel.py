@@ -11,7 +11,7 @@ from adt.device.device import Device
 from adt.device.selection import Event, Say, for_each
 from adt.device.transport.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, NoDevice
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import fake_server, replying, text
 
 work_on_each = partial(for_each, opened=Device, on_event=lambda _: None)
 
@@ -110,12 +110,8 @@ def test_the_devices_that_are_meant(names: str | None, serials: tuple[str, ...])
 def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     listing = "ABC,DEF                device usb:1-4\nABC                    device usb:1-5\n"
 
-    def answer(peer: Peer) -> None:
-        peer.request()
-        peer.send(text(listing))
-
     # The first connection only finds out that a server listens.
-    with fake_server(monkeypatch, lambda _peer: None, answer):
+    with fake_server(monkeypatch, lambda _peer: None, replying(b"OKAY" + text(listing))):
         assert selection.named_serials("x, ABC,DEF,ABC", everyone=False) == ("x", "ABC,DEF", "ABC")
 
 
