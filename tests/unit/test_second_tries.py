@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.devices.programs import try_program
+
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 TESTS = """
 import pathlib
@@ -28,13 +30,8 @@ def test_other():
 def pytest_of(directory: Path, marked: str, *options: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(CONFTEST, directory)
     (directory / "test_some.py").write_text(TESTS.format(marked=marked))
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-raR", "--strict-markers", "--rootdir=.", *options],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = (sys.executable, "-m", "pytest", "-q", "-raR", "--strict-markers", "--rootdir=.", *options)
+    return try_program(*words, cwd=directory)
 
 
 def test_a_marked_test_has_a_second_try_and_others_have_none(tmp_path: Path) -> None:

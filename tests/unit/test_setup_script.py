@@ -8,6 +8,8 @@ from shlex import quote
 
 import pytest
 
+from support.devices.programs import try_program
+
 ROOT = Path(__file__).parents[2]
 SYSTEM = "/usr/bin/python3"
 NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))"
@@ -22,13 +24,8 @@ def program(path: Path, text: str) -> Path:
 
 def setup(command: str, bin_first: Path) -> subprocess.CompletedProcess[str]:
     """Run *command* with the functions of scripts/setup.sh, the programs in *bin_first* before others."""
-    return subprocess.run(
-        ["bash", "-c", f"source {ROOT}/scripts/setup.sh; {command}"],
-        env={**os.environ, "PATH": f"{bin_first}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = f"source {ROOT}/scripts/setup.sh; {command}"
+    return try_program("bash", "-c", script, PATH=f"{bin_first}:{os.environ['PATH']}")
 
 
 def test_the_systems_python_comes_first(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.devices.programs import invoke
+from support.devices.programs import invoke, try_program
 from support.waiting import on_terminal
 
 PROGRAM = """
@@ -128,9 +128,7 @@ LIBRARY, INTERRUPTED = "LLVM: from a library\n", "interrupted: what was complete
 )
 def test_what_libraries_print_is_shown_where_it_explains_the_end(then: str, code: int, shown: str) -> None:
     words = [then, "devices", *["-v"] * then.endswith("-v")]
-    done = subprocess.run(
-        [sys.executable, "-c", PRINTING, *words], capture_output=True, text=True, check=False
-    )
+    done = try_program(sys.executable, "-c", PRINTING, *words)
     assert done.returncode == code and re.fullmatch(shown, done.stderr), done.stderr
 
 
