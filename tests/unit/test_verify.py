@@ -13,15 +13,7 @@ from adt.numerics import TOLERANCES
 from adt.options.sections import VerifySettings
 from adt.verbs.verify import VerifyResult, failure
 
-OPEN = VerifySettings(
-    seed=0,
-    max_abs=-1.0,
-    max_rel=-1.0,
-    max_steps=-1,
-    max_changed=-1.0,
-    allow_nonfinite=False,
-    reference="auto",
-)
+OPEN = VerifySettings()
 LIMITS = OPEN.but(max_abs=1e-4, max_rel=1e-4)
 USUAL = {name: (limit.max_abs, limit.max_rel) for name, limit in TOLERANCES.items()}
 
