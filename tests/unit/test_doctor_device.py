@@ -1,12 +1,8 @@
 """Verdicts of the doctor on adb, its server, devices and their offers, RPC ports and packages."""
 
-import contextlib
-import json
 import os
 import socket
-import struct
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -346,13 +342,7 @@ def port(number: int, tracker: wire.Summary | None = None, *, exposed: bool = Fa
     return Port(number, "/bin/x, pid 7", "0.0.0.0" if exposed else "127.0.0.1", exposed, tracker)
 
 
-SUMMARY = {
-    "server_info": [{"addr": ["127.0.0.1", 9191], "key": "server:phone"}],
-    "queue_info": {"phone": {"free": 1, "pending": 0}},
-}
-
-
-KNOWN = wire.parse_summary(SUMMARY)
+KNOWN = wire.Summary((wire.Queue("phone", 1, 1, 0),), (wire.Registered("phone", "127.0.0.1:9191"),))
 
 
 def test_free_ports() -> None:
@@ -413,56 +403,16 @@ def test_packages_for_rpc() -> None:
     assert (check.status, check.remedy) == (Status.WARNING, f"{sys.executable} -m pip install psutil")
 
 
-@contextlib.contextmanager
-def listener(answer: bytes | None) -> Iterator[int]:
-    """Listen on 127.0.0.1 and, after the first four bytes, send *answer* (None: stay silent)."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            sock, _ = server.accept()
-            with sock, contextlib.suppress(OSError):  # the other side may have hung up at any point
-                sock.recv(4)
-                if answer is not None:
-                    sock.sendall(answer)
-                    sock.shutdown(socket.SHUT_WR)
-                while sock.recv(100):
-                    pass
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join(60)
-        assert not thread.is_alive()
+def test_what_listens_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = wire.Summary((), ())
+    monkeypatch.setattr(wire, "summary", lambda address, seconds: {"127.0.0.1:9190": summary}[address])
+    assert rpc.ask(9190) is summary
 
 
-def frame(value: object) -> bytes:
-    data = json.dumps(value).encode()
-    return struct.pack("<i", len(data)) + data
-
-
-MAGIC = struct.pack("<i", wire.TRACKER_MAGIC)
-
-
-@pytest.mark.parametrize(
-    ("answer", "summary"),
-    [
-        (MAGIC + frame([0, SUMMARY]), KNOWN),
-        (MAGIC + frame([-1, SUMMARY]), None),
-        (MAGIC + frame("no list"), None),
-        (MAGIC + struct.pack("<i", 1 << 30), None),
-        (MAGIC + struct.pack("<i", 10) + b"cut", None),
-        (b"HTTP/1.1 400", None),
-        (b"", None),
-        (None, None),
-    ],
-    ids=["tracker", "refusal", "odd", "too long", "cut", "http", "hang-up", "silence"],
-)
-def test_what_listens_is_asked(
-    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, summary: object
-) -> None:
-    monkeypatch.setattr(rpc, "SECONDS", 0.3 if answer is None else 60)
-    with listener(answer) as number:
-        assert rpc.ask(number) == summary
+def test_what_is_no_tracker_has_no_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "SECONDS", 0.3)
+    with fake_server(monkeypatch, Peer.drain) as silent:
+        assert rpc.ask(silent.port) is None
 
 
 def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,20 +51,20 @@ def peer(serve: Serve) -> Iterator[int]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def tracker(*answers: bytes, pieces: int = 0) -> Serve:
-    """Greet, then give each of *answers* to a question; in pieces of *pieces* bytes when that is not 0."""
+def tracker(answer: bytes, pieces: int = 0, pause: float = 0.001, asked: list[bytes] | None = None) -> Serve:
+    """Greet, then give *answer* to a question, which *asked* gets; in pieces of *pieces* bytes when that is not 0."""
 
     def serve(sock: socket.socket) -> None:
         take(sock, 4)
         sock.sendall(MAGIC)
-        for answer in answers:
-            (length,) = struct.unpack("<i", take(sock, 4))
-            take(sock, length)
-            step = pieces or len(answer) or 1
-            for at in range(0, len(answer), step):
-                sock.sendall(answer[at : at + step])
-                if pieces:
-                    time.sleep(0.001)
+        question = take(sock, *struct.unpack("<i", take(sock, 4)))
+        if asked is not None:
+            asked.append(question)
+        step = pieces or len(answer) or 1
+        for at in range(0, len(answer), step):
+            sock.sendall(answer[at : at + step])
+            if pieces:
+                time.sleep(pause)
 
     return serve
 
@@ -141,14 +141,7 @@ def test_one_that_does_not_answer_costs_bounded_time(serve: Serve) -> None:
 
 
 def test_a_trickle_does_not_prolong_the_deadline() -> None:
-    def trickle(sock: socket.socket) -> None:
-        take(sock, 4)
-        sock.sendall(MAGIC)
-        take(sock, 4)
-        for byte in struct.pack("<i", 1000) + b" " * 1000:
-            sock.sendall(bytes([byte]))
-            time.sleep(0.05)
-
+    trickle = tracker(struct.pack("<i", 1000) + b" " * 1000, pieces=1, pause=0.05)
     with peer(trickle) as port, pytest.raises(TrackerError, match="did not answer within"):
         wire.summary(f"127.0.0.1:{port}", seconds=0.4)
 
@@ -173,19 +166,11 @@ def test_an_ipv6_host_comes_without_its_brackets() -> None:
 
 
 def test_a_request() -> None:
-    asked: list[object] = []
-
-    def serve(sock: socket.socket) -> None:
-        take(sock, 4)
-        sock.sendall(MAGIC)
-        (length,) = struct.unpack("<i", take(sock, 4))
-        asked.append(json.loads(take(sock, length)))
-        sock.sendall(frame(b'[0, ["127.0.0.1", 9090, "phone:0.5"]]'))
-
-    with peer(serve) as port:
+    asked: list[bytes] = []
+    with peer(tracker(frame(b'[0, ["127.0.0.1", 9090, "phone:0.5"]]'), asked=asked)) as port:
         grant = wire.request(f"127.0.0.1:{port}", "phone", seconds=60)
     assert grant and (grant.address, grant.match_key) == ("127.0.0.1:9090", "phone:0.5")
-    assert asked == [[wire.REQUEST, "phone", "", 1]]
+    assert list(map(json.loads, asked)) == [[wire.REQUEST, "phone", "", 1]]
 
 
 def test_a_request_that_nobody_grants_ends() -> None:
