@@ -35,6 +35,7 @@ from adt.verbs.tune_request import TuneRequest
 from support.devices.adb_server import Peer, fake_server, replying, text
 from support.devices.ports import free_port
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.rpc_records import server_record
 
 ANDROID, LINUX = "android-arm64-v8a", "linux-aarch64"
 Put = Callable[..., TargetBundle]
@@ -133,11 +134,7 @@ def test_tuning_takes_the_bundle_of_the_server_that_a_device_has(
     directory = f"/data/local/tmp/adt/deployments/{payload_of(used, None).digest}"
     home = state.server_home("abcd")
     home.directory.mkdir(parents=True)
-    process = state.this_process()
-    record = state.ServerRecord(
-        "abcd", "phone", "127.0.0.1:9190", directory, "/rpc", 5037, 9090, "t", process, 0.0, "ready"
-    )
-    state.write(record, home)
+    state.write(server_record(serial="abcd", key="phone", deployment=directory), home)
     bundle = tune_places.served(asked)
     assert bundle is not None and bundle.path == used.path
     if asked.serials:

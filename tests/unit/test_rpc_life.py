@@ -27,6 +27,7 @@ from adt.rpc.wire import Answer
 from support.devices.fixtures import child
 from support.devices.ports import free_port
 from support.standins.artefacts import make_bundle
+from support.standins.rpc_records import server_record
 from support.waiting import wait_for
 
 
@@ -36,34 +37,17 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def record(**changes: Any) -> state.ServerRecord:
-    base = state.ServerRecord(
-        serial="phone:1",
-        key="android",
-        port=9090,
-        tracker="127.0.0.1:9190",
-        deployment="/data/d",
-        parent="/data/rpc",
-        tag="adt00",
-        adb_port=5037,
-        process=state.this_process(),
-        since=time.time(),
-        state="ready",
-        ready_since=time.time() - 5,
-        there=state.DeviceSide("/data/rpc/7-adt00", (7, 8), 40000),
-    )
-    return replace(base, **changes)
-
-
 # records ------------------------------------------------------------------------------------------
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     at = state.server_home("phone:1")
     assert state.read_server(at) is None and state.server_homes() == []
-    state.write(record(), at)
+    state.write(server_record(), at)
     stored = state.read_server(at)
-    assert stored is not None and replace(stored, since=0) == record(since=0, ready_since=stored.ready_since)
+    assert stored is not None and replace(stored, since=0) == server_record(
+        since=0, ready_since=stored.ready_since
+    )
     assert state.server_homes() == [at]
     at.remove()
     assert state.server_homes() == []
@@ -101,7 +85,7 @@ def test_status_tells_ready_lost_and_failed_apart() -> None:
         ({"process": dead_process}, ("lost", 0)),
         ({"process": dead_process, "state": "failed", "last_error": "why"}, ("failed", 0)),
     ):
-        state.write(record(**changes), at)
+        state.write(server_record(**changes), at)
         (status,) = server.statuses()
         assert (status.state, status.device_pid) == shown
         assert (status.uptime > 0) == (shown[0] == "ready")
@@ -541,7 +525,8 @@ def test_an_end_at_the_time_limit_is_the_limits() -> None:
 
 def test_an_end_before_that_is_explained_by_the_watchdog() -> None:
     state.write(
-        record(last_error="tvm_rpc was ended by SIGSEGV", ready_since=time.time()), state.server_home("p")
+        server_record(last_error="tvm_rpc was ended by SIGSEGV", ready_since=time.time()),
+        state.server_home("p"),
     )
     target = session.Target("127.0.0.1", 9090, "k:0.1", "android", "127.0.0.1:9190")
     error = session._ended(target, 3, 10, RuntimeError("first\nkShutdown"))
@@ -553,7 +538,9 @@ def test_no_device_has_the_key() -> None:
     summary = wire.Summary((), (wire.Registered("tablet", "127.0.0.1:1"),))
     error = session._no_such_key("127.0.0.1:9190", "phone", summary)
     assert "it has tablet" in error.what and "adt rpc start" in error.remedy
-    failed = record(key="phone", state="failed", process=replace(record().process, start_time=1))
+    failed = server_record(
+        key="phone", state="failed", process=replace(server_record().process, start_time=1)
+    )
     state.write(replace(failed, last_error="SIGSEGV again"), state.server_home("p"))
     assert "SIGSEGV again" in session._no_such_key("127.0.0.1:9190", "phone", wire.Summary((), ())).details
 
@@ -561,15 +548,13 @@ def test_no_device_has_the_key() -> None:
 # boards -------------------------------------------------------------------------------------------
 
 
+def planned(directory: Path, tracker: str, *, expose: bool) -> board.ServePlan:
+    bundle = make_bundle(directory, {board.PROGRAM: b""})
+    return board.plan(bundle, board="pi@board", key="rpi", port=9095, tracker=tracker, expose=expose)
+
+
 def test_a_board_is_reached_through_ssh_and_nothing_is_exposed(tmp_path: Path) -> None:
-    plan = board.plan(
-        make_bundle(tmp_path / "b b", {board.PROGRAM: b""}),
-        board="pi@board",
-        key="rpi",
-        port=9095,
-        tracker="127.0.0.1:9190",
-        expose=False,
-    )
+    plan = planned(tmp_path / "b b", "127.0.0.1:9190", expose=False)
     copy, start = map(shlex.split, plan.commands)
     assert copy == ["scp", "-r", str(tmp_path / "b b"), "pi@board:adt-rpc"]
     assert start[:6] == ["ssh", "-L", "9095:127.0.0.1:9095", "-R", "9190:127.0.0.1:9190", "pi@board"]
@@ -582,14 +567,7 @@ def test_a_board_is_reached_through_ssh_and_nothing_is_exposed(tmp_path: Path) -
 
 
 def test_an_exposed_board_listens_everywhere_and_needs_no_tunnel(tmp_path: Path) -> None:
-    plan = board.plan(
-        make_bundle(tmp_path, {board.PROGRAM: b""}),
-        board="pi@board",
-        key="rpi",
-        port=9095,
-        tracker="10.0.0.5:9190",
-        expose=True,
-    )
+    plan = planned(tmp_path, "10.0.0.5:9190", expose=True)
     assert "--host=0.0.0.0" in plan.argv and "--tracker=10.0.0.5:9190" in plan.argv
     assert not any(word.startswith("--custom-addr") for word in plan.argv)
     assert "-L" not in plan.commands[1] and plan.address == "board:9095" and plan.exposed

@@ -1,5 +1,6 @@
 """Models over RPC: which server is used, what is uploaded and removed, and how failures are told."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,25 +12,11 @@ from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage
 from adt.rpc import temporary_server, wire
 from adt.rpc.session import explain_errors, remote_model
-from adt.rpc.state import ServerRecord, this_process
 from adt.rpc.temporary_server import Endpoint
 from adt.verbs import remote
+from support.standins.rpc_records import server_record
 
-
-def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") -> ServerRecord:
-    return ServerRecord(
-        serial="abcd",
-        key="phone",
-        port=9090,
-        tracker=tracker,
-        deployment=deployment,
-        parent="/d/rpc",
-        tag="t",
-        adb_port=5037,
-        process=this_process(),
-        since=0.0,
-        state="ready",
-    )
+RECORD = server_record(key="phone", deployment="/d/bundle")
 
 
 @pytest.fixture
@@ -46,9 +33,9 @@ def total(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_server_from_the_same_bundle_is_used(total: list[int]) -> None:
     deployments = {"/d/bundle", "/d/package"}
-    assert temporary_server._existing(record(), deployments) == Endpoint("phone", tracker="127.0.0.1:9190")
-    assert temporary_server._existing(record(deployment="/d/package"), deployments).tracker
-    assert temporary_server._existing(record(tracker=""), deployments) == Endpoint(
+    assert temporary_server._existing(RECORD, deployments) == Endpoint("phone", tracker="127.0.0.1:9190")
+    assert temporary_server._existing(replace(RECORD, deployment="/d/package"), deployments).tracker
+    assert temporary_server._existing(replace(RECORD, tracker=""), deployments) == Endpoint(
         "phone", address="127.0.0.1:9090"
     )
 
@@ -56,13 +43,13 @@ def test_a_server_from_the_same_bundle_is_used(total: list[int]) -> None:
 def test_a_key_of_several_devices_is_no_way_to_one(total: list[int]) -> None:
     total[0] = 2
     with pytest.raises(RpcError, match="2 servers have the key phone") as caught:
-        temporary_server._existing(record(), {"/d/bundle"})
+        temporary_server._existing(RECORD, {"/d/bundle"})
     assert "--key phone" in caught.value.remedy
 
 
 def test_a_server_from_another_bundle_is_not_used(total: list[int]) -> None:
     with pytest.raises(RpcError, match="another bundle"):
-        temporary_server._existing(record(deployment="/d/other"), {"/d/bundle"})
+        temporary_server._existing(replace(RECORD, deployment="/d/other"), {"/d/bundle"})
 
 
 class Session:
