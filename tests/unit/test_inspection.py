@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html.parser
 import itertools
 import json
 from pathlib import Path
@@ -19,6 +18,7 @@ from adt.package.inspection.graph import Call, DeviceKernel, Graph, Storage, Ten
 from adt.package.inspection.inspection import Inspection
 from adt.package.inspection.page import render
 from adt.package.inspection.profile import CallTime, Profile, load_profile
+from support.codegen.html_elements import Elements
 from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028&amp;'
@@ -113,29 +113,8 @@ def inspection(tmp_path: Path) -> Inspection:
     return Inspection(package)
 
 
-class Elements(html.parser.HTMLParser):
-    """Every element with its attributes, and the text of scripts and styles."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, str] = {}
-        self._inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside = dict(attrs).get("id") or tag
-
-    def handle_endtag(self, _tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        self.texts[self._inside] = self.texts.get(self._inside, "") + data
-
-
 def test_the_page_is_one_file_and_takes_nothing_for_markup(inspection: Inspection) -> None:
-    page = Elements()
-    page.feed(render(inspection))
+    page = Elements(render(inspection))
     assert [tag for tag, _ in page.tags] == [
         "html", "head", "meta", "meta", "meta", "title", "style", "body", "noscript", "script", "script"
     ]  # fmt: skip
@@ -170,9 +149,8 @@ def profile(inspection: Inspection, **changes: object) -> Profile:
 
 def test_times_go_to_the_calls_they_are_of(inspection: Inspection, tmp_path: Path) -> None:
     manifest.write(profile(inspection), tmp_path / "profile.json")
-    page = Elements()
-    page.feed(render(inspection, load_profile(tmp_path / "profile.json", inspection.package.manifest)))
-    data = json.loads(page.texts["data"])
+    page = render(inspection, load_profile(tmp_path / "profile.json", inspection.package.manifest))
+    data = json.loads(Elements(page).texts["data"])
     assert [node.get("us") for node in data["nodes"]] == [None, [120.5, 100.0, 150.0], None, None, None]
     assert data["profile"]["total_us"] == 121.5
 
