@@ -20,7 +20,7 @@ from adt.compiler.targets.parser import NAMES as TARGETS
 from adt.compiler.targets.socs import SOCS
 from adt.errors import OutOfMemory
 from adt.options.sections import PLATFORM_DEFAULT
-from support.devices.programs import invoke
+from support.devices.programs import invoke, try_program
 from support.models.onnx_graphs import graph_of, node, write
 from support.sampling import matrix
 
@@ -56,14 +56,7 @@ typer.main.get_params_convertors_ctx_param_name_from_function = counted
 
 
 def adt_program(*arguments: str, program: str = PROGRAM, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environ},
-        check=False,
-        timeout=300,
-    )
+    return try_program(sys.executable, "-c", program, *arguments, **environ)
 
 
 @pytest.fixture
