@@ -36,7 +36,14 @@ from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES, BenchPlan, plan
 from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
 from adt.integrate.project import project, server_project
-from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.artefacts import (
+    at_levels,
+    entry,
+    make_app_bundle,
+    make_project,
+    make_typed_package,
+    tensor,
+)
 
 FAILED = 'Failed to load signer "signer #1"'
 ANDROID = "{http://schemas.android.com/apk/res/android}"
@@ -51,15 +58,7 @@ def made_up(tmp_path: Path) -> Callable[..., Project]:
         entries: tuple[str, ...] = ("main",),
     ) -> Project:
         rows = [entry([tensor("x", shape)], [tensor("y", (1,))], name) for name in entries]
-        return project(
-            [
-                make_typed_package(tmp_path / f"{name}-{platform}", name, rows, platform=platform)
-                for name in names
-                for platform in platforms
-            ],
-            [make_app_bundle(tmp_path / f"b-{platform}", platform) for platform in platforms],
-            java_package="com.example.vision",
-        )
+        return make_project(tmp_path, dict.fromkeys(names, rows), platforms)
 
     return make
 
@@ -183,12 +182,8 @@ def test_without_opencl_no_vendor_library_is_named(made_up: Callable[..., Projec
 
 def test_the_app_needs_the_highest_level_of_its_bundles(made_up: Callable[..., Project]) -> None:
     app = made_up(("android-arm64-v8a", "android-x86_64"))
-    levels = [
-        replace(bundle, manifest=replace(bundle.manifest, api_level=level))
-        for bundle, level in zip(app.bundles, (21, 29), strict=True)
-    ]
-    assert min_sdk(replace(app, bundles=tuple(levels))) == 29
-    assert min_sdk(replace(app, bundles=(levels[0],))) == 23  # older ones do not map libraries from an APK
+    assert min_sdk(at_levels(app, (21, 29))) == 29
+    assert min_sdk(at_levels(app, (21, 21))) == 23  # older ones do not map libraries from an APK
 
 
 @pytest.mark.parametrize("name", ["my model-v1.0 (fp16)", "class", "日本", '"; rm', "app", "a.b", "9", "fun"])

@@ -13,7 +13,7 @@ from adt.integrate.cpp import WIDTH, files, signature
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
-from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.artefacts import entry, make_app_bundle, make_project, make_typed_package, tensor
 
 PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])
 
@@ -22,12 +22,8 @@ def generated(
     directory: Path, *platforms: str, images: PictureOptions | None = None
 ) -> dict[str, TextFile | CopiedFile]:
     """Return the files of a project with one model for *platforms*, by path."""
-    cpp_project = project(
-        [make_typed_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
-        [make_app_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],
-        java_package="com.example.vision",
-        images={"": images} if images else None,
-    )
+    pictures = {"": images} if images else None
+    cpp_project = make_project(directory, {"photo": [PHOTO]}, platforms, api_level=29, images=pictures)
     return {file.path: file for file in files(cpp_project)}
 
 

@@ -18,10 +18,9 @@ from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import aar_files, android_app_files
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
-from adt.integrate.project import project
 from adt.package.manifest import Entry
 from support.codegen.golden_projects import DETECTOR
-from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.artefacts import at_levels, entry, make_project, tensor
 
 ANDROID = "{http://schemas.android.com/apk/res/android}"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -145,15 +144,8 @@ def described(
     levels: Sequence[int] = (),
 ) -> Project:
     """Describe a project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
-    packages = [
-        make_typed_package(directory / f"package-{platform}", "net", entries, platform=platform)
-        for platform in ABIS
-    ]
-    bundles = [make_app_bundle(directory / f"bundle-{platform}", platform) for platform in ABIS]
-    for number, level in enumerate(levels):
-        manifest = dataclasses.replace(bundles[number].manifest, api_level=level)
-        bundles[number] = dataclasses.replace(bundles[number], manifest=manifest)
-    return project(packages, bundles, java_package="com.example.vision", labels=labels)
+    app = make_project(directory, {"net": entries}, tuple(ABIS), labels=labels)
+    return at_levels(app, levels) if levels else app
 
 
 def by_path(files: Sequence[OutputFile]) -> dict[str, OutputFile]:
@@ -323,9 +315,7 @@ def test_pictures_are_read_by_what_the_api_level_has(tmp_path: Path, level: int,
 
 
 def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
-    package = make_typed_package(tmp_path / "p", "net", DETECTOR, platform="linux-aarch64")
-    bundle = make_app_bundle(tmp_path / "b", "linux-aarch64")
-    linux = project([package], [bundle], java_package="com.example.vision")
+    linux = make_project(tmp_path, {"net": DETECTOR})
     for generate in (aar_files, android_app_files):
         with pytest.raises(ConfigError, match="which is no Android") as caught:
             generate(linux)

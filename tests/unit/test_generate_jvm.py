@@ -11,22 +11,17 @@ from adt.integrate.jni import array_doc, files, sources, tensor_doc
 from adt.integrate.model_api import ELEMENTS, Project
 from adt.integrate.names import RUNTIME_PACKAGE
 from adt.integrate.output import CopiedFile, TextFile
-from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import made_up_project
-from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.artefacts import entry, make_project, tensor
 
 RUNTIME = resource("cpp_runner") / "java"
 DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))])]
 
 
 def one_model(directory: Path, java_package: str = "com.example.vision") -> Project:
-    return project(
-        [make_typed_package(directory / "package", "detector", DETECT, platform="host")],
-        [make_app_bundle(directory / "bundle", "host")],
-        java_package=java_package,
-        images={"": PictureOptions(mean=(0.5,), std=(0.25,))},
-    )
+    images = {"": PictureOptions(mean=(0.5,), std=(0.25,))}
+    return make_project(directory, {"detector": DETECT}, ("host",), java_package=java_package, images=images)
 
 
 def texts(described: Project, *, android: bool) -> dict[str, str]:
@@ -111,11 +106,7 @@ def test_only_what_is_used_is_imported(tmp_path: Path) -> None:
 
 def test_names_are_no_markup_in_documentation(tmp_path: Path) -> None:
     named = entry([tensor("<b>{@link x} @param */ &amp;", (1,))], [tensor("y", (1,))])
-    described = project(
-        [make_typed_package(tmp_path / "package", "detector", [named], platform="host")],
-        [make_app_bundle(tmp_path / "bundle", "host")],
-        java_package="com.example.vision",
-    )
+    described = make_project(tmp_path, {"detector": [named]}, ("host",))
     text = texts(described, android=False)["java/com/example/vision/Detector.java"]
     assert "&lt;b&gt;&#123;&#64;link x} &#64;param * / &amp;amp;: float32[1]." in text
     comments = "".join(re.findall(r"/\*\*.*?\*/", text, re.DOTALL))

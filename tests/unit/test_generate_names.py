@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, PackageError
-from adt.integrate.model_api import ELEMENTS, ImageInput, Project
+from adt.integrate.model_api import ELEMENTS, ImageInput
 from adt.integrate.names import (
     CPP,
     JAVA,
@@ -25,8 +25,8 @@ from adt.integrate.names import (
 )
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
-from adt.package.manifest import Entry, TensorSpec
-from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from adt.package.manifest import TensorSpec
+from support.standins.artefacts import entry, make_app_bundle, make_project, make_typed_package, tensor
 
 KEYWORDS = CPP | JAVA | KOTLIN
 ONE = (entry([tensor("x", (1,))], [tensor("y", (1,))]),)
@@ -118,28 +118,6 @@ def test_bad_packages_are_refused(text: str) -> None:
 def test_projects_are_called_by_the_last_part_unless_it_is_taken(text: str, name: str) -> None:
     check_package(text)
     assert project_name(text) == name
-
-
-def make_project(
-    directory: Path,
-    models: dict[str, tuple[Entry, ...]],
-    platforms: tuple[str, ...] = ("linux-aarch64",),
-    *,
-    classes: dict[str, str] | None = None,
-    images: dict[str, PictureOptions] | None = None,
-    java_package: str = "com.example.vision",
-) -> Project:
-    return project(
-        [
-            make_typed_package(directory / f"{number}{platform}", name, entries, platform=platform)
-            for number, (name, entries) in enumerate(models.items())
-            for platform in platforms
-        ],
-        [make_app_bundle(directory / f"bundle{platform}", platform) for platform in platforms],
-        java_package=java_package,
-        classes=classes,
-        images=images,
-    )
 
 
 def test_a_model_for_two_platforms_is_one_class(tmp_path: Path) -> None:

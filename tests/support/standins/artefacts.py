@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from adt.bundle import bundle as bundle_module
 from adt.bundle.bundle import ACTIVITY, BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
 from adt.bundle.platforms import platform_named
 from adt.compiler.record import recorded_files
 from adt.host import manifest
+from adt.integrate.model_api import Project
+from adt.integrate.project import project
 from adt.package.files import LIBRARY, MANIFEST, PARAMS
 from adt.package.inspection.graph import DeviceKernel, Graph, Subgraph
 from adt.package.manifest import (
@@ -184,6 +187,37 @@ def make_typed_package(
     )
     library, params = f"mod.so of {name} for {platform}\n", params or f"mod.params of {name}\n"
     return _package(directory, typed, library.encode(), params.encode())
+
+
+def make_project(
+    directory: Path,
+    models: Mapping[str, Sequence[Entry]],
+    platforms: Sequence[str] = ("linux-aarch64",),
+    *,
+    api_level: int = 24,
+    java_package: str = "com.example.vision",
+    **options: Any,
+) -> Project:
+    """Describe a project with *models* for *platforms*, from packages and bundles of bytes of text."""
+    return project(
+        [
+            make_typed_package(directory / f"package{number}-{platform}", name, entries, platform=platform)
+            for number, (name, entries) in enumerate(models.items())
+            for platform in platforms
+        ],
+        [make_app_bundle(directory / f"bundle-{name}", name, api_level=api_level) for name in platforms],
+        java_package=java_package,
+        **options,
+    )
+
+
+def at_levels(app: Project, levels: Sequence[int]) -> Project:
+    """Return *app* with a bundle for each of the API *levels*, in its order of platforms."""
+    bundles = (
+        replace(bundle, manifest=replace(bundle.manifest, api_level=level))
+        for bundle, level in zip(app.bundles, levels, strict=True)
+    )
+    return replace(app, bundles=tuple(bundles))
 
 
 def make_app_bundle(
