@@ -1,11 +1,9 @@
 """The list of devices when one of them hangs."""
 
-import struct
-
 import pytest
 
 from adt.device import probe
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, marker, packet, text
 
 SURVEY = b"""==machine==
 aarch64
@@ -30,10 +28,8 @@ def test_one_hanging_device_does_not_hold_the_others(monkeypatch: pytest.MonkeyP
         elif request.endswith(":features"):
             peer.send(text("shell_v2"))
         elif request == "host:transport:well":
-            marker = peer.request().split("echo ", 1)[1].split()[0].replace("''", "")
-            pid = f"{marker} 5\n".encode()
-            for kind, data in ((2, pid), (1, SURVEY), (3, b"\0")):
-                peer.send(struct.pack("<BI", kind, len(data)) + data)
+            pid = f"{marker(peer.request())} 5\n".encode()
+            peer.send(packet(2, pid) + packet(1, SURVEY) + packet(3, b"\0"))
         else:
             peer.drain()
 

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import struct
 import subprocess
 import threading
 from collections.abc import Callable
@@ -16,31 +15,7 @@ from adt.device.transport import shell
 from adt.device.transport.deadline import Deadline
 from adt.errors import DeviceError
 from adt.host.disk import size_text
-from support.devices.adb_server import Peer, fake_server, replying, text
-
-
-def packet(kind: int, data: bytes) -> bytes:
-    return struct.pack("<BI", kind, len(data)) + data
-
-
-def marker(request: str) -> str:
-    """Return the marker with which a command reports its process id."""
-    return request.split("echo ", 1)[1].split()[0].replace("''", "")
-
-
-def v2(*packets: bytes, pid: int = 77):
-    """Run a daemon that speaks shell protocol v2 and sends *packets*."""
-
-    def handler(peer: Peer) -> None:
-        peer.request()
-        service = peer.request()
-        peer.send(packet(2, f"{marker(service)} {pid}\n".encode()))
-        for piece in packets:
-            peer.send(piece)
-        peer.drain()
-
-    return handler
-
+from support.devices.adb_server import Peer, answering, fake_server, marker, packet, replying, text, v2
 
 HOSTILE = ["a b", "$(reboot)", "`x`", "it's", '"', "new\nline", "; rm -rf /", "*", "", "-n", "\\"]
 
@@ -87,19 +62,13 @@ def test_an_inline_script_has_its_arguments(monkeypatch: pytest.MonkeyPatch) -> 
     assert "exec" not in line
 
 
-def broken(peer: Peer) -> None:
-    peer.request()
-    peer.request()
-    peer.send(packet(1, b"half an answer"))
-
-
 @pytest.mark.parametrize(
     ("daemon", "argument", "message"),
     [
         (v2(), "a\0b", "zero byte"),
         (v2(), "x" * 70000, "longer than adb allows"),
         (replying(b"OKAY", b"FAIL" + text("closed")), "x", "closed"),
-        (broken, "x", "broke while"),
+        (answering(lambda _: packet(1, b"half an answer")), "x", "broke while"),
     ],
     ids=["zero byte", "too long", "refusal", "broken connection"],
 )
@@ -140,17 +109,15 @@ def test_a_linker_that_warns_first_hides_no_pid(monkeypatch: pytest.MonkeyPatch,
     """End the command all the same, although the linker's warning comes before its process id."""
     warning = b"WARNING: linker: failed to find /linkerconfig/ld.config.txt\n"
 
-    def handler(peer: Peer) -> None:
-        peer.request()
-        mark = marker(peer.request())
+    def answer(service: str) -> bytes:
+        mark = marker(service)
         if speaks_v2:
-            peer.send(packet(2, warning) + packet(2, f"{mark} 4711\nrest".encode()) + packet(3, b"\0"))
-        else:
-            peer.send(warning + f"{mark} 4711\nrest{mark} 0\n".encode())
+            return packet(2, warning) + packet(2, f"{mark} 4711\nrest".encode()) + packet(3, b"\0")
+        return warning + f"{mark} 4711\nrest{mark} 0\n".encode()
 
     deadline = Deadline(60, "running x")
     with (
-        fake_server(monkeypatch, handler),
+        fake_server(monkeypatch, answering(answer)),
         shell.RemoteCommand("S", ["x"], v2=speaks_v2, deadline=deadline) as command,
     ):
         output = b"".join(data for _, data in command.output())
@@ -219,13 +186,11 @@ def test_without_v2_the_exit_code_comes_from_the_marker(monkeypatch: pytest.Monk
 def test_without_v2_a_command_that_prints_its_own_command_line_is_read_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request()
-        service = peer.request().removeprefix("exec:")
-        peer.send(f"{marker(service)} 5\n".encode())
-        peer.send(f"sh -c {service}\n{marker(service)} 0\n".encode())
+    def answer(service: str) -> bytes:
+        mark = marker(service)
+        return f"{mark} 5\nsh -c {service.removeprefix('exec:')}\n{mark} 0\n".encode()
 
-    with fake_server(monkeypatch, handler):
+    with fake_server(monkeypatch, answering(answer)):
         done = shell.run("S", ["ps"], v2=False, timeout=60)
     assert done.out.startswith("sh -c echo")
 
@@ -253,12 +218,9 @@ def test_without_v2_a_line_is_seen_before_the_command_ends(monkeypatch: pytest.M
 
 
 def test_without_v2_a_cut_stream_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request()
-        peer.send(f"{marker(peer.request())} 5\nsome output".encode())
-
+    cut = answering(lambda service: f"{marker(service)} 5\nsome output".encode())
     monkeypatch.setattr(shell, "KILL_SECONDS", 0.1)
-    with fake_server(monkeypatch, handler, Peer.drain), pytest.raises(DeviceError, match="broke while"):
+    with fake_server(monkeypatch, cut, Peer.drain), pytest.raises(DeviceError, match="broke while"):
         shell.run("S", ["x"], v2=False, timeout=60)
 
 

@@ -13,7 +13,7 @@ from adt.device.transport.deadline import Cancelled, Deadline, cancel_on
 from adt.device.transport.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
-from support.devices.adb_server import Peer, fake_server, replying, text
+from support.devices.adb_server import Peer, answering, fake_server, packet, replying, text
 
 
 def accept(peer: Peer) -> None:
@@ -150,16 +150,9 @@ def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPa
 def test_a_full_device_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     df = b"==space==\nFilesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 100 90 2048 90% /data\n"
 
-    def features(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("shell_v2,cmd"))
-
-    def shell(peer: Peer) -> None:
-        peer.request()
-        peer.request()
-        peer.send(struct.pack("<BI", 1, len(df)) + df + struct.pack("<BIB", 3, 1, 0))
-        peer.drain()
-
-    handlers = sync_to(fail("write failed: No space left on device")), features, shell
+    features = replying(b"OKAY" + text("shell_v2,cmd"))
+    refusal = sync_to(fail("write failed: No space left on device"))
+    handlers = refusal, features, answering(lambda _: packet(1, df) + packet(3, b"\0"))
     with fake_server(monkeypatch, *handlers), pytest.raises(DeviceFull) as caught:
         Device("S").push(b"x" * 100, "/d/f")
     assert "2.0 MiB free" in caught.value.what

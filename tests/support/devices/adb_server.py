@@ -7,6 +7,7 @@ device; this is for answers that those do not give: refusals, cut streams, silen
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 
@@ -118,5 +119,38 @@ def replying(*answers: bytes) -> Callable[[Peer], None]:
     def handler(peer: Peer) -> None:
         for answer in answers:
             peer.request(answer)
+
+    return handler
+
+
+def packet(kind: int, data: bytes) -> bytes:
+    """Return a packet of shell protocol v2."""
+    return struct.pack("<BI", kind, len(data)) + data
+
+
+def marker(request: str) -> str:
+    """Return the marker with which a command reports its process id."""
+    return request.split("echo ", 1)[1].split()[0].replace("''", "")
+
+
+def v2(*packets: bytes, pid: int = 77) -> Handler:
+    """Return a daemon that speaks shell protocol v2 and sends *packets*."""
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.send(packet(2, f"{marker(peer.request())} {pid}\n".encode()))
+        for piece in packets:
+            peer.send(piece)
+        peer.drain()
+
+    return handler
+
+
+def answering(answer: Callable[[str], bytes]) -> Handler:
+    """Return a daemon that gives *answer* to the text of a command, and hangs up."""
+
+    def handler(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer(peer.request()))
 
     return handler
