@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -17,7 +17,6 @@ from adt.device import opencl, survey
 from adt.device import probe as probing
 from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
-from adt.device.opencl import OpenclReport
 from adt.device.probe import Probe, last_probe, package_like
 from adt.device.scripts import script
 from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, ThermalZone, core_name
@@ -28,14 +27,7 @@ from adt.verbs.device import rows
 from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
 from support.devices.programs import run_program
 from support.standins.artefacts import make_bundle
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-def nvidia() -> OpenclReport:
-    """Return what adt_probe printed with NVIDIA's driver 580 on an H200 (a server's GPU, no phone's), shortened."""
-    return opencl.parse_report((GOLDEN / "adt_probe_nvidia.json").read_text())
-
+from support.standins.opencl_report import NVIDIA, RECORDED, with_device
 
 # ---- what the script prints -------------------------------------------------------------------
 
@@ -162,43 +154,34 @@ def test_the_script_runs_here(shell: str) -> None:
 
 
 def test_a_report_is_read() -> None:
-    report = nvidia()
+    report = NVIDIA
     assert [c.outcome for c in report.candidates] == ["answered", "not-loaded", "unusable"]
     assert report.chosen is report.candidates[0] and report.candidates[1].absent
     assert report.device and report.device.name == "NVIDIA H200" and not report.device.fp16
     assert report.device.refused_by_tvm == "" and report.platform and report.platform.name == "NVIDIA CUDA"
 
 
-def changed(**device: Any) -> OpenclReport:
-    """Return the report with other facts of its only device."""
-    report = nvidia()
-    first = report.candidates[0]
-    platform = first.platforms[0]
-    other = replace(platform, devices=(replace(platform.devices[0], **device),))
-    return replace(report, candidates=(replace(first, platforms=(other,)), *report.candidates[1:]))
-
-
 def test_what_tvms_runtime_would_compute_on() -> None:
-    assert changed(kind="cpu").device
-    assert changed(kind="accelerator").device is None
+    assert with_device(kind="cpu").device
+    assert with_device(kind="accelerator").device is None
     for version in ("OpenCL 1.1 x", "nonsense", None):
-        assert changed(version=version).device is None
-    refused = changed(image_pitch_alignment=None)
+        assert with_device(version=version).device is None
+    refused = with_device(image_pitch_alignment=None)
     assert refused.device is None and refused.platform is None
     (device,) = refused.candidates[0].platforms[0].devices
     assert "CL_DEVICE_IMAGE_PITCH_ALIGNMENT" in device.refused_by_tvm
-    assert replace(nvidia(), taken=None).device is None
+    assert replace(NVIDIA, taken=None).device is None
 
 
 def test_a_library_that_is_absent_in_androids_words() -> None:
     message = 'dlopen failed: library "libOpenCL.so" not found'
-    assert replace(nvidia().candidates[1], library="libOpenCL.so", said=message).absent
+    assert replace(NVIDIA.candidates[1], library="libOpenCL.so", said=message).absent
     hidden = (
         'dlopen failed: library "/vendor/lib64/libOpenCL.so" is not accessible for the namespace "default"'
     )
-    assert not replace(nvidia().candidates[1], library="/vendor/lib64/libOpenCL.so", said=hidden).absent
+    assert not replace(NVIDIA.candidates[1], library="/vendor/lib64/libOpenCL.so", said=hidden).absent
     other = "libm.so.6: cannot open shared object file: No such file or directory"
-    assert not replace(nvidia().candidates[1], library="libOpenCL.so", said=other).absent
+    assert not replace(NVIDIA.candidates[1], library="libOpenCL.so", said=other).absent
 
 
 @pytest.mark.parametrize(
@@ -231,9 +214,9 @@ def test_the_program_says_what_python_reads() -> None:
     source = (resource("cpp_runner") / "src/probe/ask.cc").read_text()
     body = source.partition("void WriteDevice(")[2].partition("\n}")[0]
     written = re.findall(r'(?:Text|Words|Bool|Count<[^>]+>|Key)\("(\w+)"', body)
-    recorded = json.loads((GOLDEN / "adt_probe_nvidia.json").read_text())
+    recorded = json.loads(RECORDED)
     assert written == list(recorded["candidates"][0]["platforms"][0]["devices"][0])
-    assert set(written) == set(nvidia().candidates[0].platforms[0].devices[0].__dataclass_fields__)
+    assert set(written) == set(NVIDIA.candidates[0].platforms[0].devices[0].__dataclass_fields__)
 
 
 # ---- asking a device --------------------------------------------------------------------------
@@ -296,13 +279,10 @@ def ask(device: FakeDevice, bundle: TargetBundle | None, *, fresh: bool = False)
     return probing.probe(cast(Device, device), bundle, fresh=fresh)
 
 
-REPORT = (GOLDEN / "adt_probe_nvidia.json").read_text()
-
-
 def test_opencl_is_asked_once_per_boot(bundle: TargetBundle) -> None:
-    device = FakeDevice(ADRENO, REPORT)
+    device = FakeDevice(ADRENO, RECORDED)
     first = ask(device, bundle)
-    assert device.calls == ["survey", "push", "program"] and first.opencl == nvidia()
+    assert device.calls == ["survey", "push", "program"] and first.opencl == NVIDIA
     second = ask(device, bundle)
     assert device.calls[3:] == ["survey"] and second.opencl == first.opencl
     ask(device, bundle, fresh=True)
@@ -318,7 +298,7 @@ def test_opencl_is_asked_once_per_boot(bundle: TargetBundle) -> None:
 
 
 def test_clocks_and_temperatures_are_never_remembered(bundle: TargetBundle) -> None:
-    device = FakeDevice(ADRENO, REPORT)
+    device = FakeDevice(ADRENO, RECORDED)
     ask(device, bundle)
     device.text = ADRENO.replace("41300 cpu-0-0", "61300 cpu-0-0")
     again = ask(device, bundle)
@@ -381,8 +361,8 @@ def test_names_from_properties_and_from_the_device_tree() -> None:
 
 
 def test_the_gpu_is_named_by_opencl_where_the_kernel_does_not(bundle: TargetBundle) -> None:
-    assert ask(FakeDevice(BOARD, REPORT), bundle).gpu == Gpu("NVIDIA H200", "OpenCL")
-    report = json.loads(REPORT)
+    assert ask(FakeDevice(BOARD, RECORDED), bundle).gpu == Gpu("NVIDIA H200", "OpenCL")
+    report = json.loads(RECORDED)
     report["candidates"][0]["platforms"][0]["devices"][0] |= {
         "name": "QUALCOMM Adreno(TM)",
         "version": "OpenCL 3.0 Adreno(TM) 730",
@@ -403,14 +383,14 @@ def test_an_emulators_cpu_is_not_shown_as_a_devices() -> None:
 
 
 def test_what_is_remembered_belongs_to_one_boot_of_one_device(bundle: TargetBundle) -> None:
-    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
+    probe = ask(FakeDevice(ADRENO, RECORDED), bundle)
     assert last_probe("S", probe.boot) == last_probe("S", f"{probe.boot}\n") == probe
     assert last_probe("T", probe.boot) is None
     assert last_probe("S", "another") is None and last_probe("S", "") is None
 
 
 def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
-    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
+    probe = ask(FakeDevice(ADRENO, RECORDED), bundle)
     (file,) = (Path(os.environ["ADT_CACHE_DIR"]) / "probes").iterdir()
     for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
         file.write_text(text)
@@ -421,7 +401,7 @@ def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
 
 def test_a_cache_that_cannot_be_written_is_no_error(bundle: TargetBundle) -> None:
     Path(os.environ["ADT_CACHE_DIR"]).write_text("a file where a directory should be")
-    assert ask(FakeDevice(ADRENO, REPORT), bundle).opencl
+    assert ask(FakeDevice(ADRENO, RECORDED), bundle).opencl
 
 
 # ---- which bundle brings the program ----------------------------------------------------------
@@ -462,7 +442,7 @@ def test_compiling_takes_only_what_every_cpu_has() -> None:
 
 
 def test_compiling_takes_the_limits_of_the_gpu(bundle: TargetBundle) -> None:
-    options = package_like(ask(FakeDevice(ADRENO, REPORT), bundle), "AARCH64")
+    options = package_like(ask(FakeDevice(ADRENO, RECORDED), bundle), "AARCH64")
     assert (options.gpu, options.opencl_driver, options.fp16) == ("Adreno730v2", "580.159.04", False)
     assert options.opencl_limits["texture_spatial_limit"] == 32768
     assert options.opencl_limits["max_num_threads"] == 1024
@@ -479,7 +459,7 @@ def page(probe: Probe) -> str:
 
 
 def test_the_page_of_a_phone(bundle: TargetBundle) -> None:
-    device = FakeDevice(ADRENO, REPORT, ro_product_cpu_abi="arm64-v8a", ro_build_version_sdk="33")
+    device = FakeDevice(ADRENO, RECORDED, ro_product_cpu_abi="arm64-v8a", ro_build_version_sdk="33")
     device.facts = replace(
         device.facts, properties={**device.facts.properties, "ro.build.version.release": "13"}
     )
@@ -504,7 +484,7 @@ def test_the_page_of_a_device_that_says_little() -> None:
 
 
 def test_the_page_says_why_a_device_is_not_taken(bundle: TargetBundle) -> None:
-    document = json.loads(REPORT)
+    document = json.loads(RECORDED)
     document["candidates"][0]["platforms"][0]["devices"][0]["version"] = "OpenCL 1.1 old"
     text = page(ask(FakeDevice(ADRENO, json.dumps(document)), bundle))
     assert "TVM's runtime finds no device in it" in text

@@ -3,7 +3,6 @@ changed)."""
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +13,17 @@ from adt.checkup.check import Check, Status
 from adt.device import place
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
-from adt.device.opencl import OpenclReport, parse_report
+from adt.device.opencl import OpenclReport
 from adt.device.survey import DeviceFacts
 from adt.errors import MismatchError
 from adt.verbs import tune_places
+from support.standins.opencl_report import NVIDIA, with_device
 
 PHONE = DeviceFacts({"ro.product.cpu.abi": "arm64-v8a"}, "aarch64", 4096)
 BOARD = DeviceFacts({}, "aarch64", 4096)
 VIRTUAL = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
 LISTED = "/vendor/lib64/libOpenCL.so /vendor/lib64/libOpenCL.so"
-REPORT = parse_report((Path(__file__).parents[1] / "golden/adt_probe_nvidia.json").read_text())
-TAKEN, ABSENT, UNUSABLE = REPORT.candidates
+TAKEN, ABSENT, UNUSABLE = NVIDIA.candidates
 
 
 def checks(
@@ -33,15 +32,8 @@ def checks(
     return list(device.check_opencl("S", facts, listed, "libOpenCL.so\n", report, reason))
 
 
-def with_device(**changes: Any) -> OpenclReport:
-    platform = TAKEN.platforms[0]
-    devices = (replace(platform.devices[0], **changes),)
-    taken = replace(TAKEN, platforms=(replace(platform, devices=devices),))
-    return replace(REPORT, candidates=(taken, ABSENT, UNUSABLE))
-
-
 def test_a_library_that_works_is_told_with_what_it_offers() -> None:
-    works, other, apps = checks(REPORT)
+    works, other, apps = checks(NVIDIA)
     assert (works.status, works.name, works.origin) == (Status.OK, "S: OpenCL", "adt_probe on the device")
     assert works.found == (
         "libOpenCL.so: NVIDIA CUDA, gpu NVIDIA H200, driver 580.159.04, images up to 32768 × 32768, fp16 no"
@@ -58,7 +50,7 @@ def test_a_library_that_loads_but_has_no_device_for_tvm() -> None:
     assert "--target cpu" in old.remedy
     assert "no GPU and no CPU" in checks(with_device(kind="custom"))[0].found
     crashed = replace(TAKEN, outcome="crashed", said="Aborted (signal 6) while loading it", platforms=())
-    broken = replace(REPORT, candidates=(crashed, ABSENT))
+    broken = replace(NVIDIA, candidates=(crashed, ABSENT))
     assert "finds no device: Aborted (signal 6)" in checks(broken)[0].found
 
 
@@ -122,4 +114,4 @@ def test_libraries_that_were_not_tried_are_listed_by_name() -> None:
 
 
 def test_a_library_with_another_name_counts_when_it_answers() -> None:
-    assert checks(REPORT, listed="")[0].status is Status.OK
+    assert checks(NVIDIA, listed="")[0].status is Status.OK
