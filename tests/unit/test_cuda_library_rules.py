@@ -3,32 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
 from adt.compiler.passes.offload.partition import check_combination, rules_of
 from adt.errors import ConfigError
-
-
-def variable(*shape: int, dtype: str = "float32") -> Any:
-    from tvm import relax
-
-    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
-
-
-def constant(*shape: int, dtype: str = "float32") -> Any:
-    from tvm import relax
-
-    return relax.const(np.ones(shape, dtype), dtype)
-
-
-def reason(library: str, name: str, calls: Sequence[Any]) -> str:
-    """Return the reason why a match of the pattern *name* with *calls* stays; empty: it is offloaded."""
-    from tvm import relax
-
-    rules, builder = rules_of(LIBRARIES[library]), relax.BlockBuilder()
-    return str(rules.objection(f"{library}.{name}", [builder.normalize(call) for call in calls]))
+from support.models.calls import constant, reason, variable
 
 
 def convolutions() -> dict[str, tuple[str, str, Callable[[], Sequence[Any]]]]:
@@ -78,7 +58,7 @@ def convolutions() -> dict[str, tuple[str, str, Callable[[], Sequence[Any]]]]:
 @pytest.mark.parametrize("name", convolutions())
 def test_convolutions(name: str) -> None:
     pattern, words, make = convolutions()[name]
-    refusal = reason("cudnn", pattern, make())
+    refusal = reason(rules_of(LIBRARIES["cudnn"]), f"cudnn.{pattern}", *make())
     assert words in refusal and bool(words) == bool(refusal)
 
 
@@ -96,7 +76,8 @@ def test_convolutions(name: str) -> None:
 def test_products(first: tuple[int, ...], second: tuple[int, ...], words: str) -> None:
     from tvm.relax.op import matmul
 
-    refusal = reason("cublas", "matmul", [matmul(variable(*first), variable(*second))])
+    call = matmul(variable(*first), variable(*second))
+    refusal = reason(rules_of(LIBRARIES["cublas"]), "cublas.matmul", call)
     assert words in refusal and bool(words) == bool(refusal)
 
 

@@ -1,6 +1,5 @@
 """Operators that go to a vendor's library, and combinations that are refused."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from adt.options.option import options_of
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 from adt.package.reports import OffloadReport
+from support.models.calls import constant, variable
 
 CLML = Rules([], "openclml", objection)
 
@@ -69,47 +69,28 @@ def test_the_order_of_libraries_is_kept() -> None:
         assert join_libraries(parse_libraries(text)) == text
 
 
-def variable(shape: Sequence[Any], dtype: str = "float32") -> Any:
-    from tvm import relax
-
-    return relax.Var("x", relax.TensorStructInfo(tuple(shape), dtype))
-
-
-def constant(shape: Sequence[int], dtype: str = "float32") -> Any:
-    import numpy as np
-    from tvm import relax
-
-    return relax.const(np.ones(tuple(shape), dtype))
-
-
-def normal(call: Any) -> Any:
-    """Return *call* with its type filled in."""
-    from tvm import relax
-
-    return relax.BlockBuilder().normalize(call)
-
-
 def calls() -> dict[str, Any]:
+    from tvm import relax
     from tvm.relax.op import add, clip, mean, multiply, nn, subtract
 
-    x, w = variable((1, 4, 8, 8)), constant((6, 4, 3, 3))
-    half = constant((6, 4, 3, 3), "float16")
+    x, w = variable(1, 4, 8, 8), constant(6, 4, 3, 3)
+    half = constant(6, 4, 3, 3, dtype="float16")
     examples = {
         "plain": nn.conv2d(x, w, padding=1),
-        "grouped": nn.conv2d(x, constant((4, 1, 3, 3)), groups=4),
+        "grouped": nn.conv2d(x, constant(4, 1, 3, 3), groups=4),
         "dilated": nn.conv2d(x, w, dilation=2),
         "swapped strides": nn.conv2d(x, w, strides=(2, 1)),
-        "weights that are computed": nn.conv2d(x, variable((6, 4, 3, 3))),
-        "mixed types": nn.conv2d(variable((1, 4, 8, 8), "float16"), half, out_dtype="float32"),
-        "bias": add(x, constant((1, 4, 1, 1))),
-        "scalar": add(x, constant(())),
-        "row": add(x, constant((1, 1, 1, 8))),
-        "sum": add(x, variable((1, 4, 8, 8))),
+        "weights that are computed": nn.conv2d(x, variable(6, 4, 3, 3)),
+        "mixed types": nn.conv2d(variable(1, 4, 8, 8, dtype="float16"), half, out_dtype="float32"),
+        "bias": add(x, constant(1, 4, 1, 1)),
+        "scalar": add(x, constant()),
+        "row": add(x, constant(1, 1, 1, 8)),
+        "sum": add(x, variable(1, 4, 8, 8)),
         "square": multiply(x, x),
-        "constant first": subtract(constant((1, 4, 8, 8)), x),
-        "constant second": subtract(x, constant((1, 4, 8, 8))),
-        "integers": add(variable((1, 4), "int64"), variable((1, 4), "int64")),
-        "rank 5": add(variable((1, 2, 3, 4, 5)), variable((1, 2, 3, 4, 5))),
+        "constant first": subtract(constant(1, 4, 8, 8), x),
+        "constant second": subtract(x, constant(1, 4, 8, 8)),
+        "integers": add(variable(1, 4, dtype="int64"), variable(1, 4, dtype="int64")),
+        "rank 5": add(variable(1, 2, 3, 4, 5), variable(1, 2, 3, 4, 5)),
         "max pool": nn.max_pool2d(x, (2, 2), (2, 2)),
         "dilated pool": nn.max_pool2d(x, (2, 2), dilation=(2, 2)),
         "ceiling pool": nn.max_pool2d(x, (3, 3), (2, 2), ceil_mode=True),
@@ -119,12 +100,13 @@ def calls() -> dict[str, Any]:
         "average": nn.avg_pool2d(x, (3, 3), padding=1, count_include_pad=False),
         "global average": mean(x, [2, 3], keepdims=True),
         "flat average": mean(x, [2, 3]),
-        "oblong average": mean(variable((1, 4, 8, 4)), [2, 3], keepdims=True),
-        "softmax": nn.softmax(variable((1, 10))),
+        "oblong average": mean(variable(1, 4, 8, 4), [2, 3], keepdims=True),
+        "softmax": nn.softmax(variable(1, 10)),
         "softmax of an image": nn.softmax(x, axis=1),
         "clip": clip(x, 0, 6),
     }
-    return {name: normal(call) for name, call in examples.items()}
+    builder = relax.BlockBuilder()
+    return {name: builder.normalize(call) for name, call in examples.items()}
 
 
 def refused(rules: Any) -> set[str]:
@@ -157,7 +139,7 @@ def test_open_dimensions_cannot_go() -> None:
     from tvm import relax
 
     builder = relax.BlockBuilder()
-    x = variable((tvm.tirx.Var("n", "int64"), 4))
+    x = variable(tvm.tirx.Var("n", "int64"), 4)
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
     with pytest.raises(ModelError, match="open dimensions") as caught:

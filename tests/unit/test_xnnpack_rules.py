@@ -4,38 +4,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
 from adt.compiler.passes.offload.partition import rules_of
 from adt.errors import SourceError
 from adt.host.sources import TREES, find_xnnpack
+from support.models.calls import constant, reason, variable
 
 
 @pytest.fixture(scope="module")
 def rules() -> Any:
     return rules_of(LIBRARIES["xnnpack"])
-
-
-def variable(*shape: int, dtype: str = "float32") -> Any:
-    from tvm import relax
-
-    return relax.Var("x", relax.TensorStructInfo(shape, dtype))
-
-
-def constant(*shape: int, value: float = 1.0, dtype: str = "float32") -> Any:
-    from tvm import relax
-
-    return relax.const(np.full(shape, value, dtype))
-
-
-def reason(rules: Any, name: str, *calls: Any) -> str:
-    """Return the reason why a match with *calls* stays; empty: it is offloaded."""
-    from tvm import relax
-
-    builder = relax.BlockBuilder()
-    return str(rules.objection(f"xnnpack.{name}", [builder.normalize(call) for call in calls]))
 
 
 def operators() -> dict[str, tuple[str, Callable[[], Sequence[Any]]]]:
@@ -76,7 +56,7 @@ def operators() -> dict[str, tuple[str, Callable[[], Sequence[Any]]]]:
 def test_operators(name: str, rules: Any) -> None:
     words, make = operators()[name]
     calls = make()
-    refusal = reason(rules, str(calls[0].op.name).rpartition(".")[2], *calls)
+    refusal = reason(rules, f"xnnpack.{str(calls[0].op.name).rpartition('.')[2]}", *calls)
     assert words in refusal and bool(words) == bool(refusal)
 
 
@@ -84,10 +64,10 @@ def test_half_precision_is_for_processors_that_compute_in_it() -> None:
     from tvm.relax.op import nn
 
     layer = variable(1, 4, 8, 8, dtype="float16"), constant(6, 4, 3, 3, dtype="float16")
-    assert not reason(rules_of(LIBRARIES["xnnpack"], half=True), "conv2d", nn.conv2d(*layer))
-    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"]), "conv2d", nn.conv2d(*layer))
+    assert not reason(rules_of(LIBRARIES["xnnpack"], half=True), "xnnpack.conv2d", nn.conv2d(*layer))
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"]), "xnnpack.conv2d", nn.conv2d(*layer))
     wide = nn.conv2d(*layer, out_dtype="float32")
-    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], half=True), "conv2d", wide)
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], half=True), "xnnpack.conv2d", wide)
 
 
 def integers(
@@ -127,7 +107,7 @@ def integers(
     ],
 )
 def test_integers(changes: dict[str, Any], words: str, rules: Any) -> None:
-    refusal = reason(rules, "conv2d", *integers(**changes))
+    refusal = reason(rules, "xnnpack.conv2d", *integers(**changes))
     assert words in refusal and bool(words) == bool(refusal)
 
 
