@@ -1,6 +1,5 @@
 """The CMake presets: what they say when something is missing."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,36 +7,25 @@ import pytest
 from adt.bundle.audit.binaries import TRIPLES
 from adt.host.directories import resource
 from adt.host.process import cmake
+from support.cmake import cmake_refusal
+from support.devices.programs import run_program
 
 PRESETS = resource("cmake_presets")
 
 
-def refusal(preset: str, build: Path, *definitions: str) -> str:
-    """Return CMake's message, on one line, when it refuses to configure."""
-    done = subprocess.run(
-        [str(cmake().path), "--preset", preset, "-B", str(build), *definitions],
-        cwd=PRESETS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode != 0
-    return " ".join(done.stderr.split())
-
-
 def test_a_tree_that_is_no_tvm(tmp_path: Path) -> None:
-    message = refusal("host", tmp_path / "build", f"-DADT_TVM_SOURCE={tmp_path}")
+    message = cmake_refusal("host", tmp_path / "build", f"-DADT_TVM_SOURCE={tmp_path}")
     assert "is no complete TVM source tree" in message
     assert "submodule" in message
 
 
 def test_no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANDROID_NDK", raising=False)
-    assert "No Android NDK" in refusal("android-arm64-v8a", tmp_path / "build")
+    assert "No Android NDK" in cmake_refusal("android-arm64-v8a", tmp_path / "build")
 
 
 def test_a_directory_that_is_no_ndk(tmp_path: Path) -> None:
-    message = refusal("android-arm64-v8a", tmp_path / "build", f"-DADT_NDK={tmp_path}")
+    message = cmake_refusal("android-arm64-v8a", tmp_path / "build", f"-DADT_NDK={tmp_path}")
     assert f"{tmp_path} is no Android NDK" in message
 
 
@@ -46,7 +34,7 @@ def test_a_directory_that_is_no_ndk(tmp_path: Path) -> None:
     [("linux-aarch64", "g++-aarch64-linux-gnu"), ("linux-armhf-cpu", "g++-arm-linux-gnueabihf")],
 )
 def test_no_cross_compiler(tmp_path: Path, preset: str, package: str) -> None:
-    message = refusal(preset, tmp_path / "build", "-DADT_CROSS_PREFIX=no-such-machine-")
+    message = cmake_refusal(preset, tmp_path / "build", "-DADT_CROSS_PREFIX=no-such-machine-")
     assert "no-such-machine-g++" in message
     assert f"apt-get install {package}" in message
 
@@ -89,7 +77,7 @@ def test_the_module_abi_is_read_from_the_tree(
         f'include("{PRESETS}/modules/TvmTree.cmake")\nadt_read_tvm_tree("{tmp_path}")\n'
         'message("${ADT_TVM_VERSION}|${ADT_TVM_FFI_VERSION}|${ADT_EXTRA_CONTEXT_SYMBOLS}|${ADT_CONTEXT_SYMBOLS}")\n'
     )
-    done = subprocess.run([str(cmake().path), "-P", str(script)], capture_output=True, text=True, check=True)
+    done = run_program(cmake().path, "-P", script)
     assert done.stderr.strip() == f"9.9.dev0|7.7.7|{extra}|{symbols}"
 
 
@@ -109,7 +97,7 @@ def test_the_ndks_directory_of_each_abi(tmp_path: Path, abi: str, directory: str
         f'include("{PRESETS}/modules/BuildInfo.cmake")\nset(CMAKE_SYSROOT /sysroot)\nset(ANDROID_ABI {abi})\n'
         'adt_ndk_libraries(directory)\nmessage("${directory}")\n'
     )
-    done = subprocess.run([str(cmake().path), "-P", str(script)], capture_output=True, text=True, check=True)
+    done = run_program(cmake().path, "-P", script)
     assert done.stderr.strip() == f"/sysroot/usr/lib/{directory}"
     machines = {"arm64-v8a": "AARCH64", "armeabi-v7a": "ARM", "x86": "386", "x86_64": "X86_64"}
     assert TRIPLES[machines[abi]] == directory

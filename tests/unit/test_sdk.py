@@ -2,16 +2,14 @@
 
 import logging
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from adt.errors import SdkError
-from adt.host.directories import resource
 from adt.host.opencl_sdk import find_clml, find_opencl_sdk
-from adt.host.process import cmake
+from support.cmake import cmake_refusal
 from support.standins.clml import VERSION, make_library, make_standin_clml
 
 HEADER, LIBRARY = "CL/cl_qcom_ml_ops.h", "lib64/libOpenCL.so"
@@ -120,8 +118,7 @@ def test_opencl_sdk(tmp_path: Path) -> None:
 
 
 def configure(build: Path, *definitions: str) -> str:
-    """Return CMake's message, on one line, when it refuses; the tree has only the files of TVM that it
-    reads before."""
+    """Return CMake's message when it refuses; the tree has only the files of TVM that it reads before."""
     tree = build.parent / "tvm"
     for name in (
         "CMakeLists.txt", "include/tvm/runtime/base.h", "3rdparty/tvm-ffi/CMakeLists.txt", "3rdparty/OpenCL-Headers/CL/cl.h",
@@ -129,19 +126,7 @@ def configure(build: Path, *definitions: str) -> str:
     ):  # fmt: skip
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).touch()
-    command = [
-        str(cmake().path),
-        "--preset",
-        "linux-aarch64-clml",
-        "-B",
-        str(build),
-        f"-DADT_TVM_SOURCE={tree}",
-    ]
-    done = subprocess.run(
-        [*command, *definitions], cwd=resource("cmake_presets"), capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    return " ".join(done.stderr.split())
+    return cmake_refusal("linux-aarch64-clml", build, f"-DADT_TVM_SOURCE={tree}", *definitions)
 
 
 def test_plain_cmake_names_what_is_missing_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
