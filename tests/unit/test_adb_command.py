@@ -9,6 +9,7 @@ from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
 from support.devices.adb_server import fake_server, replying, text
 from support.devices.ports import free_port
+from support.devices.programs import write_program
 
 LISTING = replying(b"OKAY" + text("one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"))
 
@@ -16,12 +17,8 @@ LISTING = replying(b"OKAY" + text("one device usb:1\ntwo recovery usb:2\nthree d
 @pytest.fixture(autouse=True)
 def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Record the search for announced devices that was asked for, and start nothing."""
-    path = tmp_path / "adb"
-    path.write_text(
-        '#!/bin/sh\n[ "$1" = version ] && echo "Version 36.0.0" && exit\n'
-        f'echo "$ADB_MDNS" >{tmp_path}/note\nexit 1\n'
-    )
-    path.chmod(0o755)
+    script = f'[ "$1" = version ] && echo "Version 36.0.0" && exit\necho "$ADB_MDNS" >{tmp_path}/note\nexit 1'
+    path = write_program(tmp_path / "adb", script)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(path))
     for name in ("ADB_SERVER_SOCKET", "ANDROID_SERIAL"):
         monkeypatch.delenv(name, raising=False)

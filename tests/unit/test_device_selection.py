@@ -19,6 +19,7 @@ from adt.errors import (
     ToolNotFound,
 )
 from support.devices.adb_server import Peer, fake_server, replying, text
+from support.devices.programs import write_program
 
 LISTING = """\
 R58M123ABC             device usb:1-2 product:beyond1 model:SM_G973F device:beyond1 transport_id:3
@@ -176,10 +177,7 @@ def test_the_server_port_follows_adbs_own_variables_on_this_machine(
 
 
 def fake_adb(path: Path, version: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho 'Android Debug Bridge version 1.0.41'\necho 'Version {version}'\n")
-    path.chmod(0o755)
-    return path
+    return write_program(path, f"echo 'Android Debug Bridge version 1.0.41'\necho 'Version {version}'")
 
 
 def test_the_newest_adb_is_taken_and_says_where_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

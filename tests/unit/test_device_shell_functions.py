@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from adt.device.scripts import script
+from support.devices.programs import write_program
 
 LIVES_ON_STDIN = (
     script("ending")
@@ -57,13 +58,12 @@ def test_whatever_ends_a_script_it_cleans_up(
 
 def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_path: Path) -> None:
     late = tmp_path / "late"
-    sleep = tmp_path / "sleep"  # in place of time that passes: the first two times something is written
-    sleep.write_text(
-        "#!/bin/sh\n"
+    # in place of time that passes: the first two times something is written
+    write_program(
+        tmp_path / "sleep",
         f'cd "{tmp_path}"; echo "$*" >>slept\n'
-        "case $(wc -l <slept) in 1) mkdir late;; 2) echo x >late/file;; esac\n"
+        "case $(wc -l <slept) in 1) mkdir late;; 2) echo x >late/file;; esac",
     )
-    sleep.chmod(0o755)
     done = shell(
         script("ending") + 'settle "$@"\n',
         str(late),
@@ -77,14 +77,10 @@ def test_settle_waits_until_nothing_changes_even_when_nothing_is_there_yet(tmp_p
 
 def test_pick_takes_the_first_that_computes_sha256(tmp_path: Path) -> None:
     asking = script("hasher") + 'pick || exit 4\necho "$hasher"\npick && printf abc | $hasher'
-    broken, works = tmp_path / "busybox", tmp_path / "toybox"
-    (tmp_path / "sha256sum").write_text("#!/bin/sh\necho 'not supported' >&2\nexit 1\n")
-    broken.write_text("#!/bin/sh\necho 0123456789abcdef\n")
-    for program in (broken, tmp_path / "sha256sum"):
-        program.chmod(0o755)
+    write_program(tmp_path / "sha256sum", "echo 'not supported' >&2\nexit 1")
+    write_program(tmp_path / "busybox", "echo 0123456789abcdef")
     assert shell(asking, path=str(tmp_path)).returncode == 4
-    works.write_text('#!/bin/sh\n[ "$1" = sha256sum ] && exec /usr/bin/sha256sum\n')
-    works.chmod(0o755)
+    write_program(tmp_path / "toybox", '[ "$1" = sha256sum ] && exec /usr/bin/sha256sum')
     done = shell(asking, path=str(tmp_path))
     assert done.stdout.splitlines() == [
         "toybox sha256sum",
@@ -105,8 +101,7 @@ def test_uses_are_numbered_whatever_the_clock_says(tmp_path: Path) -> None:
 
 
 def test_settle_ends_although_what_is_listed_changes_with_the_clock(tmp_path: Path) -> None:
-    for name, text in (("sleep", "exit 0"), ("ls", f'echo x >>"{tmp_path}/log"; cat "{tmp_path}/log"')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    write_program(tmp_path / "sleep", "exit 0")
+    write_program(tmp_path / "ls", f'echo x >>"{tmp_path}/log"; cat "{tmp_path}/log"')
     done = shell(f'{script("ending")}settle "$1"', str(tmp_path), path=f"{tmp_path}:{os.defpath}")
     assert done.returncode == 0 and (tmp_path / "log").stat().st_size < 100

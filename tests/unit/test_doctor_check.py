@@ -12,6 +12,7 @@ from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status,
 from adt.checkup.diagnosis import Repair, diagnose, examine, mend, planned_repairs
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
+from support.devices.programs import write_program
 
 OK = Check("fine", Status.OK, "here", area=Area.HOST)
 BROKEN = Check("server", Status.FAILED, "not running", fix=Fix(Action.START_SERVER), area=Area.HOST)
@@ -134,9 +135,7 @@ def test_packages_are_not_installed_without_root(monkeypatch: pytest.MonkeyPatch
 
 def fake_apt(directory: Path, script: str) -> Path:
     """Install an apt-get that logs its arguments to apt.log."""
-    program = directory / "apt-get"
-    program.write_text(f'#!/bin/sh\necho "$@" >>"{directory}/apt.log"\n{script}\n')
-    program.chmod(0o755)
+    write_program(directory / "apt-get", f'echo "$@" >>"{directory}/apt.log"\n{script}')
     return directory / "apt.log"
 
 

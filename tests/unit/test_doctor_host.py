@@ -15,6 +15,7 @@ from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required
 from adt.host import cache, extras, manifest, process
 from adt.host.process import Finished, Tool
 from adt.virtual import prerequisites, state
+from support.devices.programs import write_program
 from support.standins.artefacts import make_bundle
 
 
@@ -108,16 +109,11 @@ def test_git_may_be_absent() -> None:
     assert check_git(Path("/git"), "git version 2.39").found == "2.39"
 
 
-def program(path: Path, script: str) -> None:
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
 def test_a_program_that_hangs_or_fails_is_a_failed_check_and_is_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program(tmp_path / "git", f'echo $$ >"{tmp_path}/pid"; sleep 4324')
-    program(tmp_path / "g++", "echo broken >&2; exit 1")
+    write_program(tmp_path / "git", f'echo $$ >"{tmp_path}/pid"; sleep 4324')
+    write_program(tmp_path / "g++", "echo broken >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(host, "VERSION_SECONDS", 1.5)
     asked = [

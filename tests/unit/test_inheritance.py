@@ -12,6 +12,7 @@ import adt
 from adt.host import download, process, sources
 from adt.host.child import Child
 from adt.host.process import NOT_PASSED, environment, find_tool, run, start
+from support.devices.programs import write_program
 from support.traps import lay_traps
 
 TAG = "v0.0.1"
@@ -43,8 +44,7 @@ def test_children_start_in_a_directory_of_nobody(tmp_path: Path, monkeypatch: py
 def test_a_path_is_ours_wherever_the_child_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert shown(Path("model.onnx"), "model.onnx")[2] == [str(tmp_path / "model.onnx"), "model.onnx"]
-    (tmp_path / "program").write_text("#!/bin/sh\necho ran\n")
-    (tmp_path / "program").chmod(0o755)
+    write_program(tmp_path / "program", "echo ran")
     assert run(["./program"]).stdout == "ran\n"
 
 

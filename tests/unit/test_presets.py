@@ -15,6 +15,7 @@ from adt.host.directories import resource
 from adt.host.process import cmake
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
+from support.devices.programs import write_program
 
 DOCS = Path(__file__).parents[2] / "docs"
 CMAKE_PRESETS = resource("cmake_presets")
@@ -102,9 +103,7 @@ def test_the_list_says_why_a_preset_cannot_be_built(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("ADRENO_OPENCL", "CLML_SDK"):
         monkeypatch.delenv(name, raising=False)
-    compiler = tmp_path / "aarch64-linux-gnu-g++"
-    compiler.write_text("#!/bin/sh\n")
-    compiler.chmod(0o755)
+    compiler = write_program(tmp_path / "aarch64-linux-gnu-g++", "")
     presets = {preset.name: preset for preset in list_presets(load_settings(environ={}).settings)}
     assert list(presets) == list(PRESETS)
     assert presets["linux-aarch64-cpu"].buildable and presets["linux-aarch64-cpu"].reason == str(compiler)

@@ -26,6 +26,7 @@ from adt.rpc.watchdog import Watchdog
 from adt.rpc.wire import Answer
 from support.devices.fixtures import child
 from support.devices.ports import free_port
+from support.devices.programs import write_program
 from support.standins.artefacts import make_bundle
 from support.standins.rpc_records import server_record
 from support.waiting import wait_for
@@ -460,10 +461,7 @@ def test_an_app_that_was_ready_is_started_again_however_often_it_ends(
 def test_a_second_signal_does_not_keep_a_wrapper_from_cleaning_up(
     tmp_path: Path, sig: signal.Signals | None
 ) -> None:
-    program = tmp_path / "home/bin/tvm_rpc"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
+    write_program(tmp_path / "home/bin/tvm_rpc", "exec sleep 60")
     start = script("server_start").replace("leave() {\n", "leave() {\n  kill -TERM $$\n")
     assert start != script("server_start")
     argv = ["sh", "-c", start, "sh", str(tmp_path / "rpc"), "adt00", str(tmp_path / "home"), "1", "d"]

@@ -8,18 +8,11 @@ from shlex import quote
 
 import pytest
 
-from support.devices.programs import try_program
+from support.devices.programs import try_program, write_program
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "/usr/bin/python3"
 NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))"
-
-
-def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def setup(command: str, bin_first: Path) -> subprocess.CompletedProcess[str]:
@@ -30,16 +23,16 @@ def setup(command: str, bin_first: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_systems_python_comes_first(tmp_path: Path) -> None:
     """Prefer it: a version manager's on PATH would hide that the system's does not work."""
-    other = program(tmp_path / "bin/python3", "exit 0")
+    other = write_program(tmp_path / "bin/python3", "exit 0")
     there = Path(SYSTEM).exists() and subprocess.run([SYSTEM, "-c", NEW_ENOUGH], check=False).returncode == 0
 
     assert setup("find_python", other.parent).stdout.strip() == (SYSTEM if there else str(other))
 
 
 def test_who_cannot_install_packages_is_told_of_all_with_a_command_that_works(tmp_path: Path) -> None:
-    program(tmp_path / "bin/id", "echo 1000")
-    program(tmp_path / "bin/sudo", "exit 1")
-    program(tmp_path / "bin/dpkg-query", "exit 1")
+    write_program(tmp_path / "bin/id", "echo 1000")
+    write_program(tmp_path / "bin/sudo", "exit 1")
+    write_program(tmp_path / "bin/dpkg-query", "exit 1")
 
     done = setup("need_packages first second", tmp_path / "bin")
 
@@ -62,8 +55,8 @@ def test_uv_installs_only_where_it_can_do_as_pip_is_configured(
     tmp_path: Path, setting: str, passed: str
 ) -> None:
     """Give uv the settings of pip's configuration, and leave it to pip where one has no equal."""
-    program(tmp_path / "bin/python", f'[ "$*" != "-m pip config list" ] || echo {quote(setting)}')
-    program(tmp_path / "bin/uv", "env; echo asked for $*")
+    write_program(tmp_path / "bin/python", f'[ "$*" != "-m pip config list" ] || echo {quote(setting)}')
+    write_program(tmp_path / "bin/uv", "env; echo asked for $*")
 
     done = setup(f"venv={quote(str(tmp_path))}; install_by_uv 'adt[demo]'", tmp_path)
 

@@ -50,6 +50,14 @@ def program_output(*words: object, cwd: Path | None = None, **environment: str) 
     return run_program(*words, cwd=cwd, **environment).stdout
 
 
+def write_program(path: Path, script: str) -> Path:
+    """Write a program of the shell that runs *script*."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 def command_lines(text: str, variable: str | None = None) -> dict[int, str]:
     """Return by pid the command lines, words apart by blanks, that contain *text*.
 
