@@ -12,25 +12,17 @@ from adt.host import sources
 from adt.host.process import compiler_identity
 from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
+from support.devices.programs import write_program
+from support.standins.tvm_tree import make_tvm_tree
 
 
 def compiler(path: Path, version: str = "12.2.0") -> Path:
     """Write a program that answers as GCC does, without the GCC."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        "#!/bin/sh\n"
+    return write_program(
+        path,
         'echo "COLLECT_GCC=$0\nCOLLECT_LTO_WRAPPER=${0%/*}/lto-wrapper\nTarget: x" >&2\n'
-        f'echo "gcc version {version} (Debian)" >&2\n'
+        f'echo "gcc version {version} (Debian)" >&2',
     )
-    path.chmod(0o755)
-    return path
-
-
-def tree(path: Path) -> Path:
-    for name in sources.NEEDED:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(name)
-    return path
 
 
 def plan(home: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "12.2.0") -> BuildPlan:
@@ -38,7 +30,7 @@ def plan(home: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "12.2.0"
     program = compiler(home / "bin" / PLATFORMS["linux-aarch64"].compiler, version)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("ADT_CACHE_DIR", str(home / "cache"))
-    options = {"build.platform": "linux-aarch64", "tvm.source": str(tree(home / "tvm"))}
+    options = {"build.platform": "linux-aarch64", "tvm.source": str(make_tvm_tree(home / "tvm"))}
     return plan_build(load_settings(options).settings)
 
 
@@ -72,7 +64,7 @@ def test_another_compiler_or_source_is_another_bundle(
 
 def test_a_users_tree_is_identified_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    path = tree(tmp_path / "a")
+    path = make_tvm_tree(tmp_path / "a")
     first = sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     copy = shutil.copytree(path, tmp_path / "b")
     (copy / "docs").mkdir()

@@ -10,22 +10,9 @@ from adt.errors import ConfigError, SourceError
 from adt.host import contained, download, sources
 from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
+from support.standins.tvm_tree import make_tvm_tree
 
 AUTO = TvmSettings()
-
-
-def tree(path: Path) -> Path:
-    """Create a directory with the files that identify a TVM tree."""
-    for name in sources.NEEDED:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text("")
-    (path / "version.py").write_text('__version__ = "0.25.0"\n')
-    header = path / "3rdparty/tvm-ffi/include/tvm/ffi/c_api.h"
-    header.parent.mkdir(parents=True, exist_ok=True)
-    header.write_text(
-        "".join(f"#define TVM_FFI_VERSION_{n} {i}\n" for i, n in enumerate(("MAJOR", "MINOR", "PATCH")))
-    )
-    return path
 
 
 def archive(path: Path, members: dict[str, str], *, link: tuple[str, str] | None = None) -> Path:
@@ -61,7 +48,7 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
-    flag, home = tree(tmp_path / "flag"), tree(tmp_path / "home")
+    flag, home = make_tvm_tree(tmp_path / "flag"), make_tvm_tree(tmp_path / "home")
     source = sources.find_source(
         TvmSettings(tvm_source=str(flag), provider="auto"), environ={"TVM_HOME": str(home)}
     )
@@ -72,7 +59,7 @@ def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
-    path = tree(tmp_path / "tvm")
+    path = make_tvm_tree(tmp_path / "tvm")
     settings = TvmSettings(tvm_source=str(path), provider="auto")
     before = sources.find_source(settings, environ={}).digest
     assert sources.find_source(settings, environ={}).digest == before
@@ -81,7 +68,7 @@ def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
-    path = tree(tmp_path / "tvm")
+    path = make_tvm_tree(tmp_path / "tvm")
     (path / "3rdparty/tvm-ffi/CMakeLists.txt").unlink()
     with pytest.raises(SourceError, match=r"3rdparty/tvm-ffi.*git submodule"):
         sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
