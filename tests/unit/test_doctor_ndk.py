@@ -1,7 +1,5 @@
 """NDK and CLML SDK: absent, broken, outvoted, whole."""
 
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from adt.checkup import ndk as module
 from adt.checkup.check import Area, Check, Status, answers, make_scope
 from adt.checkup.ndk import check_parts, questions
 from adt.host.ndk import Ndk, find_ndk
+from support.standins.clml import VERSION, make_standin_clml
 from support.standins.ndk import fake_ndk
 
 
@@ -123,32 +122,20 @@ def test_the_alignment_of_the_ndks_own_library_is_read(tmp_path: Path) -> None:
     assert any("not a whole ELF file" in check.found for check in checks.values())
 
 
-def fake_sdk(path: Path) -> Path:
-    """Write the files of a CLML SDK, with a library of this machine in place of arm64's; named as a
-    stand-in."""
-    (path / "CL").mkdir(parents=True)
-    header = "// stand-in\n#define CL_QCOM_ML_OPS_H_MAJOR_VERSION 5\n"
-    (path / "CL/cl_qcom_ml_ops.h").write_text(header)
-    (path / "CL/cl.h").touch()
-    (path / "lib64").mkdir()
-    shutil.copy(sys.executable, path / "lib64/libOpenCL.so")
-    return path
-
-
 HOST = {"ADT_BUILD_PLATFORM": "host"}
 
 
 def test_a_whole_clml_sdk_and_one_that_is_outvoted(tmp_path: Path) -> None:
-    sdk = fake_sdk(tmp_path / "sdk")
+    sdk = make_standin_clml(tmp_path / "sdk", compiler="gcc")
     checks = examined({**HOST, "ADRENO_OPENCL": str(sdk), "CLML_SDK": "/absent"})
     assert checks["CLML SDK"].status is Status.OK
-    assert "version 5, lib64/libOpenCL.so" in checks["CLML SDK"].found
+    assert f"version {VERSION}, lib64/libOpenCL.so" in checks["CLML SDK"].found
     assert "from ADRENO_OPENCL" in checks["CLML SDK"].origin
     assert checks["CLML SDK choice"].status is Status.WARNING and "/absent" in checks["CLML SDK choice"].found
 
 
 def test_each_missing_part_of_a_clml_sdk_is_named(tmp_path: Path) -> None:
-    sdk = fake_sdk(tmp_path / "sdk")
+    sdk = make_standin_clml(tmp_path / "sdk", compiler="gcc")
     (sdk / "CL/cl_qcom_ml_ops.h").unlink()
     (sdk / "lib64/libOpenCL.so").unlink()
     check = examined({**HOST, "CLML_SDK": str(sdk)})["CLML SDK"]
@@ -174,7 +161,8 @@ def test_the_source_of_xnnpack_is_looked_at_where_it_is_asked_for(
 
 
 def test_an_opencl_sdk_that_the_settings_name(tmp_path: Path) -> None:
-    sdk = fake_sdk(tmp_path / "sdk")
+    sdk = make_standin_clml(tmp_path / "sdk", compiler="gcc")
+    (sdk / "CL/cl.h").touch()
     check = examined({**HOST, "ADT_BUILD_OPENCL_SDK": str(sdk)})["OpenCL SDK"]
     assert check.status is Status.OK and "build.opencl_sdk" in check.origin
     assert examined({"ADT_BUILD_OPENCL_SDK": "/absent"})["OpenCL SDK"].status is Status.FAILED
