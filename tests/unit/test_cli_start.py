@@ -289,6 +289,9 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
     assert {path for path in waiting | {"devices"} if "--timeout" not in options[path]} == set()
 
 
+KINDS = {2: "UsageError", 3: "ConfigError", 5: "NdkError", 8: "ModelError"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -307,6 +310,8 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
         (["run", "x", "--dry-run", "3"], 2, "No such option: --dry-run"),
         (["version"], 2, "adt --version"),
         (["build-target", "--ndk", "/absent"], 5, "/absent (from --ndk) is not a directory"),
+        (["devices", "--nope"], 2, "No such option"),
+        (["run", "x", "--seed", "many"], 2, "not a valid int"),
     ],
 )
 @pytest.mark.usefixtures("own_home")
@@ -318,25 +323,13 @@ def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, messag
     first, second, *rest = done.stderr.splitlines()[-3 if code == 2 else -2 :]
     assert first.startswith("error: ") and second.startswith("remedy: ")
     assert all(line.startswith("Usage: ") for line in rest)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "code", "message"),
-    [
-        (["build-target", "--ndk", "/absent"], "NdkError", 5, "/absent"),
-        (["compile"], "UsageError", 2, "Missing argument"),
-        (["buld"], "UsageError", 2, "No such command"),
-        (["devices", "--nope"], "UsageError", 2, "No such option"),
-        (["run", "x", "--seed", "many"], "UsageError", 2, "not a valid int"),
-    ],
-)
-@pytest.mark.usefixtures("own_home")
-def test_errors_as_json(arguments: list[str], error: str, code: int, message: str) -> None:
     done = invoke(*arguments, "--json")
     document = json.loads(done.stdout)
-    assert (document["schema"], document["error"], document["exit_code"]) == ("adt.error", error, code)
-    assert message in document["what"] and done.returncode == code and "rror: " in done.stderr
-    assert document["remedy"].endswith("--help") or code != 2
+    assert (document["schema"], document["exit_code"], done.returncode) == ("adt.error", code, code)
+    assert document["error"] == KINDS[code] and "rror: " in done.stderr
+    hint = message.startswith("adt ")
+    assert message in document["remedy" if hint else "what"]
+    assert document["remedy"].endswith("--help") or code != 2 or hint
 
 
 INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
