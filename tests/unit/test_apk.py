@@ -1,6 +1,5 @@
 """APKs: the archive, the manifest, what goes in, the tools and keys that are chosen, and what a device refuses."""
 
-import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES, BenchPlan, plan
 from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
 from adt.integrate.project import project, server_project
+from support.standins.archives import zip_bytes
 from support.standins.artefacts import (
     at_levels,
     entry,
@@ -139,7 +139,7 @@ def test_an_app_without_models_is_an_rpc_server(made_up: Callable[..., Project],
     names = [entry.name for entry in apk_entries(server_app, plan.text())]
     assert BENCH_PLAN in names and not [name for name in names if "toy" in name]
     path = tmp_path / "a.apk"
-    path.write_bytes(apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: plan.text().encode()}))
+    path.write_bytes(zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: plan.text().encode()}))
     assert read_apk(path).serves
     with pytest.raises(ConfigError, match="two bundles"):
         server_project(server_app.bundles * 2, java_package="com.example.rpc")
@@ -299,22 +299,14 @@ def test_what_apksigner_refuses_is_explained(output: str, reason: str) -> None:
     assert isinstance(error, BuildError) or not error.details, "Java's stack is no explanation"
 
 
-def apk_with(files: dict[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, contents in files.items():
-            archive.writestr(name, contents)
-    return data.getvalue()
-
-
 def test_an_apk_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.apk"
     plan = json.dumps({"app": "com.a.b", "models": [{"stem": "toy"}, {"stem": "face"}]}).encode()
     files = {"AndroidManifest.xml": b"", "lib/x86_64/liba.so": b"", "lib/x86_64/libb.so": b""}
-    path.write_bytes(apk_with(files | {BENCH_PLAN: plan}))
+    path.write_bytes(zip_bytes(files | {BENCH_PLAN: plan}))
     contents = read_apk(path)
     assert (contents.app, contents.stems, contents.abis) == ("com.a.b", ("toy", "face"), ("x86_64",))
-    path.write_bytes(apk_with(files))
+    path.write_bytes(zip_bytes(files))
     assert read_apk(path).app == "" and read_apk(path).stems == ()
 
 
@@ -323,14 +315,14 @@ def test_an_apk_says_what_it_is(tmp_path: Path) -> None:
     [
         b"no zip",
         b"",
-        apk_with({"classes.dex": b""}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b"[]"}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b"{"}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"models": [{}]}'}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": 3}'}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": 3, "models": []}'}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "../../x.y", "models": []}'}),
-        apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": [{"stem": "../x"}]}'}),
+        zip_bytes({"classes.dex": b""}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b"[]"}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b"{"}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"models": [{}]}'}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": 3}'}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": 3, "models": []}'}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "../../x.y", "models": []}'}),
+        zip_bytes({"AndroidManifest.xml": b"", BENCH_PLAN: b'{"app": "a.b", "models": [{"stem": "../x"}]}'}),
     ],
 )
 def test_what_is_no_apk_is_refused(tmp_path: Path, contents: bytes) -> None:

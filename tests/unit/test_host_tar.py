@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 
 from adt.host.contained import write_file
+from support.standins.archives import tar_bytes, tar_entry
 
 
 def tar(*members: tuple[str, bytes, dict[str, object]]) -> tarfile.TarFile:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as writer:
-        for name, data, facts in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            for key, value in facts.items():
-                setattr(info, key, value)
-            writer.addfile(info, io.BytesIO(data))
-    packed.seek(0)
-    return tarfile.open(fileobj=packed)
+    packed = tar_bytes(*((tar_entry(name, **facts), data) for name, data, facts in members))
+    return tarfile.open(fileobj=io.BytesIO(packed))
 
 
 def test_a_file_keeps_contents_time_and_the_right_to_run(

@@ -5,10 +5,8 @@ import gzip
 import io
 import json
 import struct
-import tarfile
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +40,7 @@ from adt.tuning.database.store import modules_of
 from adt.tuning.records import HEADER, LINES, Damage, Workload, _checksum, line, row, scan
 from support.models.onnx_graphs import f32, graph_of, node
 from support.models.quantized_tflite import operator_model
+from support.standins.archives import tar_bytes, tar_entry, zip_bytes
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 Read = Callable[[Path], object]
@@ -71,11 +70,7 @@ def add_model() -> onnx.ModelProto:
 
 
 def tar_of(*names: str) -> bytes:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name in names:
-            tar.addfile(tarfile.TarInfo(name))
-    return data.getvalue()
+    return tar_bytes(*((tar_entry(name), b"") for name in names))
 
 
 def npy_head(shape: str, dtype: str = "'<f4'") -> bytes:
@@ -84,10 +79,7 @@ def npy_head(shape: str, dtype: str = "'<f4'") -> bytes:
 
 
 def npz_of(member: bytes) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("x.npy", member)
-    return data.getvalue()
+    return zip_bytes({"x.npy": member})
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"a":' * 100_000, "[" * (MOST_DEPTH + 2) + "]" * (MOST_DEPTH + 2)])

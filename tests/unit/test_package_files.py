@@ -22,6 +22,7 @@ from adt.package import files
 from adt.package.files import INSPECT, MANIFEST
 from adt.package.integrity import examine
 from adt.package.package import load_package, merge_params, split_params, write_package
+from support.standins.archives import tar_entry
 from support.standins.artefacts import make_package
 
 
@@ -72,14 +73,7 @@ Add = Callable[[tarfile.TarFile], None]
 
 
 def member(name: str, data: bytes = b"x", **facts: object) -> Add:
-    def add(tar: tarfile.TarFile) -> None:
-        info = tarfile.TarInfo(name)
-        info.size = len(data)
-        for key, value in facts.items():
-            setattr(info, key, value)
-        tar.addfile(info, io.BytesIO(data))
-
-    return add
+    return lambda tar: tar.addfile(tar_entry(name, size=len(data), **facts), io.BytesIO(data))
 
 
 def links(kind: bytes, target: str) -> Add:

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import shlex
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from adt.tuning.database.store import open_database
 from adt.tuning.records import HEADER, MeasuredOn, Record, Row, Workload, line, row
 from support.devices.programs import adt
 from support.site import served
+from support.standins.archives import tar_bytes, tar_entry
 from support.standins.tuning_records import (
     CONTEXT,
     OTHER,
@@ -293,19 +293,12 @@ def test_a_database_is_added_by_the_command_of_the_remedy(tmp_path: Path) -> Non
     assert "Name others before --into" in itself.value.remedy
 
 
-def archive(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for member, content in entries:
-            member.size = len(content) if member.isreg() else 0
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
+def archive(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    return tar_bytes(*entries, mode="w:gz")
 
 
-def entry(name: str = "records.jsonl", kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, "/etc/passwd" if kind != tarfile.REGTYPE else ""
-    return member
+def entry(name: str = "records.jsonl", **facts: object) -> tarfile.TarInfo:
+    return tar_entry(name, **facts)
 
 
 GOOD = HEADER + line(row("note", {}))
@@ -316,14 +309,14 @@ GOOD = HEADER + line(row("note", {}))
     [
         b"no archive",
         gzip.compress(b"no tar"),
-        archive([(entry(), GOOD)])[:-20],
-        archive([]),
-        archive([(entry("../records.jsonl"), GOOD)]),
-        archive([(entry(kind=tarfile.SYMTYPE), b"")]),
-        archive([(entry(), GOOD), (entry("more"), b"")]),
-        archive([(entry(), b"no journal\n")]),
-        archive([(entry(), GOOD[:-9])]),
-        archive([(entry(), GOOD * 2)]),
+        archive((entry(), GOOD))[:-20],
+        archive(),
+        archive((entry("../records.jsonl"), GOOD)),
+        archive((entry(type=tarfile.SYMTYPE, linkname="/etc/passwd"), b"")),
+        archive((entry(), GOOD), (entry("more"), b"")),
+        archive((entry(), b"no journal\n")),
+        archive((entry(), GOOD[:-9])),
+        archive((entry(), GOOD * 2)),
         gzip.compress(tarfile.TarInfo("x").tobuf()[:156] + b"x" + b"\0" * 355),
     ],
     ids=[
@@ -348,7 +341,7 @@ def test_no_other_archive_is_used(tmp_path: Path, content: bytes) -> None:
 
 
 def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "x.tar.gz").write_bytes(archive([(entry(), b"\0" * 100_000)]))
+    (tmp_path / "x.tar.gz").write_bytes(archive((entry(), b"\0" * 100_000)))
     monkeypatch.setattr(changes, "MOST_BYTES", 50_000)
     with pytest.raises(PackageError, match="would unpack to more"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")

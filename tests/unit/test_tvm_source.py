@@ -1,6 +1,5 @@
 """The provider chain: whose tree, why, and what is refused. Nothing here reaches a network."""
 
-import io
 import tarfile
 from pathlib import Path
 
@@ -10,21 +9,19 @@ from adt.errors import ConfigError, SourceError
 from adt.host import contained, download, sources
 from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
+from support.standins.archives import tar_bytes, tar_entry
 from support.standins.tvm_tree import make_tvm_tree
 
 AUTO = TvmSettings()
 
 
 def archive(path: Path, members: dict[str, str], *, link: tuple[str, str] | None = None) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, text in members.items():
-            info = tarfile.TarInfo(sources.SDIST_PREFIX + name)
-            info.size = len(text)
-            tar.addfile(info, io.BytesIO(text.encode()))
-        if link:
-            info = tarfile.TarInfo(sources.SDIST_PREFIX + link[0])
-            info.type, info.linkname = tarfile.SYMTYPE, link[1]
-            tar.addfile(info)
+    entries = [(tar_entry(sources.SDIST_PREFIX + name), text.encode()) for name, text in members.items()]
+    if link:
+        entries.append(
+            (tar_entry(sources.SDIST_PREFIX + link[0], type=tarfile.SYMTYPE, linkname=link[1]), b"")
+        )
+    path.write_bytes(tar_bytes(*entries, mode="w:gz"))
     return path
 
 
