@@ -22,12 +22,13 @@ def accept(peer: Peer) -> None:
     assert peer.request() == "sync:"
 
 
-def sync_to(answers: bytes) -> Callable[[Peer], None]:
-    """Connect to a daemon that sends *answers* at once and then only listens."""
+def sync_to(answers: bytes, *, after: int = 0) -> Callable[[Peer], None]:
+    """Connect to a daemon that sends *answers* once it has *after* bytes, and then only listens."""
 
     def handler(peer: Peer) -> None:
         accept(peer)
         peer.received.clear()
+        peer.exactly(after)
         peer.send(answers)
         peer.drain()
 
@@ -52,15 +53,9 @@ def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pat
     local.write_bytes(data)
     os.utime(local, (7, 7))
 
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        peer.received.clear()
-        peer.exactly(8 + len(b"/d/f,33261") + 8 + CHUNK + 8 + 5 + 8)
-        peer.send(b"OKAY" + bytes(4))
-        peer.drain()
-
+    daemon = sync_to(okay(), after=8 + len(b"/d/f,33261") + 8 + CHUNK + 8 + 5 + 8)
     seen: list[tuple[str, int, int]] = []
-    with fake_server(monkeypatch, handler) as server, session() as sync:
+    with fake_server(monkeypatch, daemon) as server, session() as sync:
         sent = sync.push(local, "/d/f", mode=0o755, progress=lambda *a: seen.append(a))
     expected = struct.pack("<4sI", b"SEND", 10) + b"/d/f,33261"  # 33261 = 0o100755
     expected += struct.pack("<4sI", b"DATA", CHUNK) + data[:CHUNK]
@@ -131,14 +126,8 @@ def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPa
     with local.open("wb") as file:
         file.truncate(256 << 20)
 
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        peer.exactly(100)
-        peer.send(fail("No space left on device"))
-        peer.drain()
-
     with (
-        fake_server(monkeypatch, handler) as server,
+        fake_server(monkeypatch, sync_to(fail("No space left on device"), after=100)) as server,
         pytest.raises(Refused) as caught,
         session(60) as sync,
     ):
@@ -250,14 +239,8 @@ def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPa
     """Answer only once all files are there: waiting for an answer to each would hang here."""
     items = [PushItem(b"%d" % n, f"/f{n}") for n in range(50)]
 
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        for item in items:
-            peer.exactly(8 + len(f"{item.remote},33188") + 8 + len(item.source) + 8)
-        peer.send(okay() * len(items))
-        peer.drain()
-
-    with fake_server(monkeypatch, handler), session() as sync:
+    sent = sum(8 + len(f"{item.remote},33188") + 8 + len(item.source) + 8 for item in items)
+    with fake_server(monkeypatch, sync_to(okay() * len(items), after=sent)), session() as sync:
         assert sync.push_many(items) == sum(len(item.source) for item in items)
 
 
