@@ -137,39 +137,29 @@ def in_map(kind: str, field: str, key: str) -> Callable[[Graph], None]:
 
 
 def set_field(kind: str, field: str, value: Any) -> Callable[[Graph], None]:
-    def change(graph: Graph) -> None:
-        node(graph, kind)["data"][field] = value
-
-    return change
+    return lambda graph: node(graph, kind)["data"].update({field: value})
 
 
-def set_kind(kind: str, other: str) -> Callable[[Graph], None]:
-    def change(graph: Graph) -> None:
-        node(graph, kind)["type"] = other
-
-    return change
-
-
-def set_operator(name: str) -> Callable[[Graph], None]:
-    def change(graph: Graph) -> None:
-        node(graph, "ir.Op")["data"] = name
-
-    return change
+def set_node(kind: str, **facts: str) -> Callable[[Graph], None]:
+    return lambda graph: node(graph, kind).update(facts)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        *((set_operator(f"tirx.{op}"), op) for op in ("call_extern", "call_pure_extern", "call_llvm_intrin")),
-        (set_operator("tirx.tvm_call_cpacked"), "tvm_call_cpacked"),
-        (set_operator("tirx.tvm_struct_set"), "tvm_struct_set"),
-        (set_operator("tirx.ptx_mma"), "ptx_mma"),
+        *(
+            (set_node("ir.Op", data=f"tirx.{op}"), op)
+            for op in ("call_extern", "call_pure_extern", "call_llvm_intrin")
+        ),
+        (set_node("ir.Op", data="tirx.tvm_call_cpacked"), "tvm_call_cpacked"),
+        (set_node("ir.Op", data="tirx.tvm_struct_set"), "tvm_struct_set"),
+        (set_node("ir.Op", data="tirx.ptx_mma"), "ptx_mma"),
         (in_map("ir.DictAttrs", "__dict__", "target"), "the attribute 'target'"),
         (in_map("ir.DictAttrs", "__dict__", "calling_conv"), "calling_conv"),
         (in_map("tirx.SBlock", "annotations", "pragma_import_llvm"), "pragma_import_llvm"),
         (in_map("tirx.For", "annotations", "pragma_import_c"), "pragma_import_c"),
-        (set_kind("ir.PrimType", "relax.ExternFunc"), "relax.ExternFunc"),
-        (set_kind("tirx.Add", "runtime.Module"), "runtime.Module"),
+        (set_node("ir.PrimType", type="relax.ExternFunc"), "relax.ExternFunc"),
+        (set_node("tirx.Add", type="runtime.Module"), "runtime.Module"),
         (set_field("tirx.BufferLoad", "buffer", 10**6), "the buffer of tirx.BufferLoad"),
         (set_field("tirx.BufferLoad", "buffer", 0), "the buffer of tirx.BufferLoad"),
         (set_field("tirx.For", "body", -1), "the body of tirx.For"),
