@@ -134,6 +134,13 @@ def test_what_nobody_reads_is_dropped() -> None:
     assert list(params) == ["w"]
 
 
+def swapped(builder: relax.BlockBuilder, h: Any) -> Any:
+    """Exchange the halves of *h*."""
+    parts = builder.emit(relax.op.split(h, 2, axis=1))
+    both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
+    return builder.emit(relax.op.concat(both, axis=1))
+
+
 def product_around(middle: Build) -> Build:
     """Emit *middle* between two products, so that it is neither before the first nor behind the last."""
 
@@ -176,10 +183,7 @@ def test_delicate_operators_stay_float32(name: str, call: Callable[[Any], Any], 
 
 def test_behind_the_last_product_nothing_is_rounded() -> None:
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
-        h = builder.emit(relax.op.matmul(x, w["w"]))
-        parts = builder.emit(relax.op.split(h, 2, axis=1))
-        both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
-        return builder.emit(relax.op.concat(both, axis=1))
+        return swapped(builder, builder.emit(relax.op.matmul(x, w["w"])))
 
     rewritten, _ = rewrite(*module(build, (2, 8), w=weight(8, 8)), "float16_acc32")
     casts = [b for b in rewritten["main"].body.blocks[0].bindings if operator_of(b.value) == "astype"]
@@ -188,9 +192,7 @@ def test_behind_the_last_product_nothing_is_rounded() -> None:
 
 def test_tuples_are_followed() -> None:
     def middle(builder: relax.BlockBuilder, h: Any, _w: Mapping[str, Any]) -> Any:
-        parts = builder.emit(relax.op.split(h, 2, axis=1))
-        both = [builder.emit(relax.TupleGetItem(parts, i)) for i in (1, 0)]
-        return builder.emit(relax.op.concat(both, axis=1))
+        return swapped(builder, h)
 
     rewritten, _ = rewrite(*module(product_around(middle), (2, 8), w=weight(8, 8)), "float16")
     assert ("concat", "float16") in operators(rewritten)
