@@ -1,6 +1,7 @@
 """Choice of the reference, and the messages where there is none."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,6 +32,10 @@ def settings() -> Settings:
     return load_settings({}).settings
 
 
+def no_model() -> Path:
+    pytest.fail("the package's own model is not needed")
+
+
 def named(name: str, settings: Settings, model: Path) -> Reference:
     model.write_bytes(HEADS[model.name])
     return reference_named(name, PACKAGE, lambda: model, settings)
@@ -58,19 +63,14 @@ def test_auto_is_the_runtime_of_the_format(
 def test_a_missing_runtime_can_be_gone_round(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_model: Path, _inputs: object) -> dict[str, np.ndarray]:
-        raise ToolNotFound("needs the package tflite", remedy="pip install it")
-
-    monkeypatch.setattr(reference, "run_reference", missing)
+    missing = ToolNotFound("needs the package tflite", remedy="pip install it")
+    monkeypatch.setattr(reference, "run_reference", Mock(side_effect=missing))
     with pytest.raises(ToolNotFound, match="tflite") as caught:
         named("auto", settings, tmp_path / "m.tflite").run({})
     assert "pip install it" in caught.value.remedy and "--reference host" in caught.value.remedy
 
 
 def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
-    def no_model() -> Path:
-        raise AssertionError("the model was looked for")
-
     np.savez(tmp_path / "right.npz", x=np.ones((1, 4), np.float32))
     source = reference_named(str(tmp_path / "right.npz"), PACKAGE, no_model, settings)
     assert source.name == "file" and source.run({})["x"].shape == (1, 4)
@@ -84,9 +84,6 @@ def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
 
 def test_another_model_is_a_reference(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "float.tflite").write_bytes(HEADS["m.tflite"])
-
-    def no_model() -> Path:
-        raise AssertionError("the package's own model is not needed")
 
     source = reference_named(str(tmp_path / "float.tflite"), PACKAGE, no_model, settings)
     assert source.name == "model" and source.what == "float.tflite by tflite on this machine"

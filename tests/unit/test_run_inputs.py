@@ -3,6 +3,7 @@
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -196,10 +197,7 @@ def test_a_missing_picture_and_a_directory(tmp_path: Path) -> None:
 
 
 def test_without_pillow_the_way_to_get_it_is_said(png: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> Any:
-        raise ImportError(f"No module named {name!r}")
-
-    monkeypatch.setattr(extras.importlib, "import_module", absent)
+    monkeypatch.setattr(extras.importlib, "import_module", Mock(side_effect=ImportError("No module named x")))
     with pytest.raises(ToolNotFound, match="reading a picture") as caught:
         prepared(png, spec(1, 3, 8, 8))
     assert "-m pip install 'pillow>=" in caught.value.remedy

@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -411,10 +412,7 @@ def test_one_process_writes(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise OSError(errno.ENOLCK, "none here")
-
-    monkeypatch.setattr(fcntl, "lockf", refuse)
+    monkeypatch.setattr(fcntl, "lockf", Mock(side_effect=OSError(errno.ENOLCK, "none here")))
     with pytest.raises(DiskError, match="cannot be locked"), open_database(tmp_path / "db", write=True):
         pass
 
