@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from support.standins.tuning import (
     FakeBuilders,
     FakeDatabase,
     FakeFleet,
+    FakeSearch,
     FakeSearches,
     options,
     record,
@@ -174,10 +176,7 @@ def test_without_numbers_of_the_untuned_schedule_its_time_still_counts(how: str)
 
 
 def test_a_candidate_that_cannot_be_scheduled_again_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> str:
-        raise ValueError("does not apply")
-
-    monkeypatch.setattr("adt.tuning.proposals.schedule", refuse)
+    monkeypatch.setattr("adt.tuning.proposals.schedule", Mock(side_effect=ValueError("does not apply")))
     assert Bench().tune([task("conv")]).ended == "finished"
 
 
@@ -287,14 +286,9 @@ def test_a_task_that_cannot_be_searched_ends_with_its_reason() -> None:
     assert c.trials == 9
 
 
-def test_a_search_that_fails_when_told_ends_its_task() -> None:
-    class Deaf(FakeSearches):
-        def search(self, task: Any, **facts: Any) -> Any:
-            real_search = super().search(task, **facts)
-            real_search.report = lambda results: 1 / 0
-            return real_search
-
-    [conv] = Bench(searches=Deaf()).tune([task("conv")], trials=1000).tasks
+def test_a_search_that_fails_when_told_ends_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSearch, "report", lambda *_: 1 / 0)
+    [conv] = Bench().tune([task("conv")], trials=1000).tasks
     assert conv.state == "exhausted" and "ZeroDivisionError" in conv.reason
 
 
@@ -303,17 +297,23 @@ def test_a_small_space_is_exhausted() -> None:
     assert (conv.state, conv.trials, conv.reason) == ("exhausted", 7, "")
 
 
-def test_no_task_gets_more_than_it_may_have_while_it_is_searched() -> None:
+def slow_down(monkeypatch: pytest.MonkeyPatch, busy: set[str]) -> None:
+    """Let each search take 20 ms, in which *busy* has it."""
+    propose = FakeSearch.next_batch
+
+    def next_batch(search: FakeSearch, count: int) -> Any:
+        busy.add("search")
+        time.sleep(0.02)
+        busy.discard("search")
+        return propose(search, count)
+
+    monkeypatch.setattr(FakeSearch, "next_batch", next_batch)
+
+
+def test_no_task_gets_more_than_it_may_have_while_it_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search two batches of a task at a time."""
-
-    class Slow(FakeSearches):
-        def search(self, task: Any, **facts: Any) -> Any:
-            real_search = super().search(task, **facts)
-            propose = real_search.next_batch
-            real_search.next_batch = lambda count: (time.sleep(0.02), propose(count))[1]
-            return real_search
-
-    [conv] = Bench(searches=Slow()).tune([task("conv")], trials=10, per_task=True, batch=8).tasks
+    slow_down(monkeypatch, set())
+    [conv] = Bench().tune([task("conv")], trials=10, per_task=True, batch=8).tasks
     assert conv.trials == 10
 
 
@@ -417,19 +417,20 @@ def test_nothing_is_shown_as_kept_that_is_not() -> None:
     assert not bench.searches.by_task or not bench.searches.by_task["conv"].reported
 
 
-def test_a_full_disk_is_no_candidates_failure() -> None:
-    class Full(FakeBuilders):
-        def submit(self, job: Any, done: Any) -> None:
-            done(BuildOutcome(job.id, b"", None, 0.0, ("full", "…", "")))
+def test_a_full_disk_is_no_candidates_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_builders: FakeBuilders, job: Any, done: Any) -> None:
+        done(BuildOutcome(job.id, b"", None, 0.0, ("full", "…", "")))
 
-    bench = Bench(builders=Full())
+    monkeypatch.setattr(FakeBuilders, "submit", full)
+    bench = Bench()
     with pytest.raises(DiskError):
         bench.tune([task("conv")])
     assert bench.database.stored == [] and not bench.recorded and bench.builders.closed
 
 
-def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
+def test_exclusive_measuring_is_never_beside_building_or_searching(monkeypatch: pytest.MonkeyPatch) -> None:
     busy: set[str] = set()
+    slow_down(monkeypatch, busy)
     wrong: list[str] = []
 
     class Watched(FakeBuilders):
@@ -439,27 +440,13 @@ def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
                 0.01, lambda: (busy.discard("build"), FakeBuilders.submit(self, job, done))
             ).start()
 
-    class Searches(FakeSearches):
-        def search(self, task: Any, **facts: Any) -> Any:
-            real_search = super().search(task, **facts)
-            propose = real_search.next_batch
-
-            def next_batch(count: int) -> Any:
-                busy.add("search")
-                time.sleep(0.02)
-                busy.discard("search")
-                return propose(count)
-
-            real_search.next_batch = next_batch
-            return real_search
-
     def measure(device: str, module: str) -> float:
         wrong.extend(busy)
         time.sleep(0.005)
         wrong.extend(busy)
         return seconds(device, module)
 
-    bench = Bench(fleet=FakeFleet(measure), builders=Watched(), searches=Searches())
+    bench = Bench(fleet=FakeFleet(measure), builders=Watched())
     result = bench.tune([task("a"), task("b")], trials=24, exclusive=True)
     assert result.ended == "finished" and sum(each.trials for each in result.tasks) == 24
     assert not wrong
