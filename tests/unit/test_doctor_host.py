@@ -12,11 +12,12 @@ from adt.checkup import host, storage
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers, make_scope
 from adt.checkup.diagnosis import mend
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
-from adt.host import cache, extras, manifest, process
+from adt.host import cache, extras, process
 from adt.host.process import Finished, Tool
-from adt.virtual import prerequisites, state
+from adt.virtual import prerequisites
 from support.devices.programs import write_program
 from support.standins.artefacts import make_bundle
+from support.standins.emulator_records import emulator_record, write_record
 
 
 def test_what_travels_with_adt_is_looked_for() -> None:
@@ -259,24 +260,20 @@ def test_prerequisites_never_fail_and_keep_their_remedies() -> None:
     assert checks[2].remedy == "sudo sysctl x"
 
 
-def record(name: str, pid: int, started: int) -> state.Home:
-    at = state.home(name)
-    at.directory.mkdir(parents=True)
-    entry = state.EmulatorRecord(
-        state.SCHEMA, 1, name, 5555, pid, started, process.boot_id(), "userns", "/userland", ""
-    )
-    manifest.write(entry, at.record)
-    return at
-
-
 def test_stale_records_are_told_kept_and_removed_by_the_fix(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     ours = process.start_time(os.getpid())
     assert ours is not None
-    alive, dead = record("alive", os.getpid(), ours), record("dead", os.getpid(), ours + 1)
-    garbled = record("garbled", 1, 1)
+    alive, dead, garbled = (
+        write_record(emulator_record(name, pid, start_time))
+        for name, pid, start_time in (
+            ("alive", os.getpid(), ours),
+            ("dead", os.getpid(), ours + 1),
+            ("garbled", 1, 1),
+        )
+    )
     garbled.record.write_text("{")
     assert [emulator.name for emulator in host.running_emulators()] == ["alive"]
     (check,) = host.check_stale(host.stale_emulators())

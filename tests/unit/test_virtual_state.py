@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, EmulatorError
-from adt.host import manifest, process
+from adt.host import process
 from adt.virtual import emulator, prerequisites, state
 from adt.virtual.abis import X86_64
+from support.standins.emulator_records import emulator_record, write_record
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +34,11 @@ def record(sleeper: subprocess.Popen[bytes]) -> state.EmulatorRecord:
     """Return the record of a device whose PID 1 is the sleeper."""
     started = process.start_time(sleeper.pid)
     assert started is not None
-    return state.EmulatorRecord(
-        state.SCHEMA, 1, "one", 5555, sleeper.pid, started, process.boot_id(), "userns", "/userland", ""
-    )
-
-
-def write(entry: state.EmulatorRecord) -> state.Home:
-    at = state.home(entry.name)
-    at.directory.mkdir(parents=True)
-    manifest.write(entry, at.record)
-    return at
+    return emulator_record("one", sleeper.pid, started)
 
 
 def test_running_process_is_found(record: state.EmulatorRecord) -> None:
-    write(record)
+    write_record(record)
     (listed,) = emulator.listing()
     assert (listed.serial, listed.pid, listed.running) == ("127.0.0.1:5555", record.pid, True)
 
@@ -54,7 +46,7 @@ def test_running_process_is_found(record: state.EmulatorRecord) -> None:
 def test_recycled_pid_is_neither_listed_nor_killed(
     sleeper: subprocess.Popen[bytes], record: state.EmulatorRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
-    at = write(replace(record, start_time=record.start_time - 1))
+    at = write_record(replace(record, start_time=record.start_time - 1))
     assert emulator.listing() == ()
     assert "no longer running" in caplog.text and not at.record.exists()
     with pytest.raises(EmulatorError, match="no virtual device 'one' is running"):
@@ -190,7 +182,7 @@ def test_abi_and_rootfs_arguments(tmp_path: Path) -> None:
 
 
 def test_record_of_before_there_were_abis_is_read(record: state.EmulatorRecord) -> None:
-    at = write(record)
+    at = write_record(record)
     old = at.record.read_text()
     at.record.write_text("".join(row for row in old.splitlines() if "abi" not in row).replace('"",}', '""}'))
     (listed,) = emulator.listing()
