@@ -16,6 +16,7 @@ from adt.numerics import TOLERANCES
 from adt.package.host_run.opencl import HostOpenCl
 from adt.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck, load_check, save_check
 from support.standins.artefacts import package_manifest
+from support.standins.opencl import POCL
 
 LIMIT = TOLERANCES["float32"].kernel
 
@@ -113,7 +114,6 @@ def test_what_came_of_it_is_kept_beside_a_package_in_the_cache(tmp_path: Path) -
     assert load_check(tmp_path / "none.json") is None
 
 
-DEVICE = HostOpenCl("P", "a processor", "cpu", "3.0", "1", (), True)
 BUFFERS = ModelTarget("opencl", "opencl", {"kind": "opencl"}, ("opencl",))
 TEXTURES = ModelTarget("adreno", "opencl", {"kind": "opencl"}, ("opencl", "opencl"), textures=True)
 
@@ -122,9 +122,9 @@ TEXTURES = ModelTarget("adreno", "opencl", {"kind": "opencl"}, ("opencl", "openc
     ("changes", "device", "target", "reason", "remedy"),
     [
         ({}, None, BUFFERS, "no OpenCL device", "Install a driver"),
-        ({"offload": "clml"}, DEVICE, BUFFERS, "CLML, which computes part of it", "--offload none"),
-        ({}, replace(DEVICE, images=False), TEXTURES, "has no images", "--target adreno-buffer"),
-        ({"precision": "float16"}, DEVICE, BUFFERS, "half precision", "--precision float32"),
+        ({"offload": "clml"}, POCL, BUFFERS, "CLML, which computes part of it", "--offload none"),
+        ({}, replace(POCL, images=False), TEXTURES, "has no images", "--target adreno-buffer"),
+        ({"precision": "float16"}, POCL, BUFFERS, "half precision", "--precision float32"),
     ],
 )
 def test_each_obstacle_has_its_own_remedy(
@@ -142,9 +142,9 @@ def test_each_obstacle_has_its_own_remedy(
 
 def test_without_an_obstacle_they_are_run() -> None:
     package = ModelPackage(Path("p"), package_manifest())
-    assert _obstacle(DEVICE, package, BUFFERS) is None
+    assert _obstacle(POCL, package, BUFFERS) is None
     half = ModelPackage(Path("p"), replace(package_manifest(), precision="float16"))
-    assert _obstacle(replace(DEVICE, extensions=("cl_khr_fp16",)), half, BUFFERS) is None
+    assert _obstacle(replace(POCL, extensions=("cl_khr_fp16",)), half, BUFFERS) is None
 
 
 @pytest.mark.parametrize(("dtype", "rounds"), [("uint8", True), ("int32", False)])

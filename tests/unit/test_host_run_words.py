@@ -14,16 +14,8 @@ from adt.package.host_run import opencl as host_opencl
 from adt.package.host_run import run as host_run
 from adt.package.host_run.opencl import HostOpenCl, choose
 from support.standins.artefacts import package_manifest
+from support.standins.opencl import POCL
 
-POCL = HostOpenCl(
-    platform="Portable Computing Language",
-    name="pthread",
-    kind="cpu",
-    version="OpenCL 3.0 PoCL",
-    driver_version="3.1",
-    extensions=("cl_khr_fp64",),
-    images=True,
-)
 GPU = replace(POCL, platform="NVIDIA CUDA", name="H", kind="gpu", version="OpenCL 3.0 CUDA")
 PACKAGE = package_manifest()
 

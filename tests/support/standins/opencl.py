@@ -7,6 +7,8 @@ source tree, so the numbers of parameters are the header's, not adt's own.
 import subprocess
 from pathlib import Path
 
+from adt.package.host_run.opencl import HostOpenCl
+
 SOURCE = r"""
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -188,3 +190,15 @@ def make_standin_opencl(path: Path, *faults: str, headers: Path, compiler: str =
     )
     assert done.returncode == 0, done.stderr
     return path
+
+
+POCL = HostOpenCl(
+    platform="Portable Computing Language",
+    name="pthread",
+    kind="cpu",
+    version="OpenCL 3.0 PoCL",
+    driver_version="3.1",
+    extensions=("cl_khr_fp64",),
+    images=True,
+)
+"""Device of this machine's OpenCL, as its query describes PoCL's."""
