@@ -45,6 +45,7 @@ def test_a_listing_is_read_line_by_line() -> None:
     ]
     assert (devices[0].model, devices[0].product) == ("SM_G973F", "beyond1")
     assert [d.ready for d in devices] == [True, False, True, False, False]
+    assert parse_listing("\n") == ()
 
 
 def test_serials_with_blanks_are_read_whole() -> None:
@@ -76,15 +77,8 @@ def test_a_device_without_a_serial_is_selected_by_its_connection(monkeypatch: py
     assert requests == ["host:devices-l", "host-transport-id:9:features"]
 
 
-def test_an_empty_listing_is_empty() -> None:
-    assert parse_listing("\n") == ()
-
-
-def test_the_named_device_wins() -> None:
+def test_the_named_or_the_only_usable_device_is_taken() -> None:
     assert choose([info("a"), info("b")], "b", origin="--serial").serial == "b"
-
-
-def test_the_only_usable_device_is_taken() -> None:
     assert choose([info("a", "offline"), info("b")], "", origin="--serial").serial == "b"
 
 
@@ -95,6 +89,7 @@ def test_the_only_usable_device_is_taken() -> None:
         ((), "", NoDevice, "no device", "adt emulator start", ""),
         (("aaa", "bbb"), "", AmbiguousDevice, "2 devices", "--serial aaa", "bbb"),
         (("R58M123ABC", "zzz"), "R58M123ABD", NoDevice, "ORIGIN", "Did you mean R58M123ABC? ", "zzz"),
+        (("zzzzzz",), "R58M123ABD", NoDevice, "ORIGIN", "", "zzzzzz"),
     ],
 )
 def test_no_choice_says_how_to_make_one(
@@ -105,12 +100,6 @@ def test_no_choice_says_how_to_make_one(
     assert message in caught.value.what and remedy in caught.value.remedy and details in caught.value.details
     assert ("Did you mean" in remedy) == ("Did you mean" in caught.value.remedy)
     assert all(serial in caught.value.details for serial in serials)
-
-
-def test_nothing_is_suggested_when_nothing_is_near() -> None:
-    with pytest.raises(NoDevice) as caught:
-        choose([info("zzzzzz")], "R58M123ABD", origin="--serial")
-    assert "Did you mean" not in caught.value.remedy
 
 
 @pytest.mark.parametrize(
