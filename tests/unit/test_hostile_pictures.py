@@ -110,14 +110,13 @@ def tiff(width: int, height: int) -> bytes:
     )
 
 
-def gif(frames: int) -> bytes:
-    pictures = [Image.new("P", (64, 64), number % 200) for number in range(frames)]
-    return saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:])
+def animated(form: str, mode: str, frames: int, **options: object) -> bytes:
+    first, *others = (Image.new(mode, (64, 64), number % 200) for number in range(frames))
+    return saved(first, form, save_all=True, append_images=others, **options)
 
 
 def animated_webp() -> bytes:
-    pictures = [Image.new("RGB", (64, 64), (number, 0, 0)) for number in range(0, 250, 10)]
-    return saved(pictures[0], "WEBP", save_all=True, append_images=pictures[1:], lossless=True)
+    return animated("WEBP", "RGB", 25, lossless=True)
 
 
 def turned(orientation: bytes) -> bytes:
@@ -140,7 +139,7 @@ PICTURES: dict[str, tuple[Callable[[], bytes], str]] = {
     "TIFF": (lambda: tiff(0x7FFFFFFF, 0x7FFFFFFF), "far too many pixels"),
     "cut TIFF": (lambda: tiff(16, 16)[:-40], "picture"),
     "cut WebP": (lambda: animated_webp()[:200], "picture"),
-    "animated GIF": (lambda: gif(3000), BLACK),
+    "animated GIF": (lambda: animated("GIF", "P", 3000), BLACK),
     "animated WebP": (animated_webp, BLACK),
     "strange orientation": (lambda: turned(struct.pack("<HH", 99, 0)), BLACK),
     "orientation without end": (lambda: turned(b"\xff\xff\xff\xff"), BLACK),
