@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from adt.host.directories import resource
 from adt.host.process import cmake
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
-from support.devices.programs import write_program
+from support.cmake import cmake_refusal
+from support.devices.programs import program_output, write_program
 
 DOCS = Path(__file__).parents[2] / "docs"
 CMAKE_PRESETS = resource("cmake_presets")
@@ -27,10 +27,8 @@ def options(**changes: object) -> BuildSettings:
 
 
 def test_cmake_and_adt_know_the_same_presets() -> None:
-    listed = subprocess.run(
-        [str(cmake().path), "--list-presets"], cwd=CMAKE_PRESETS, capture_output=True, text=True, check=True
-    )
-    assert re.findall(r'^  "([^"]+)"', listed.stdout, re.MULTILINE) == list(PRESETS)
+    listed = program_output(cmake().path, "--list-presets", cwd=CMAKE_PRESETS)
+    assert re.findall(r'^  "([^"]+)"', listed, re.MULTILINE) == list(PRESETS)
     document = json.loads((CMAKE_PRESETS / "CMakePresets.json").read_text())
     assert [preset["name"] for preset in document["buildPresets"]] == list(PRESETS)
 
@@ -55,8 +53,7 @@ def test_a_bare_platform_is_its_opencl_variant() -> None:
 @pytest.mark.parametrize("name", ["host-cpu", "host-opencl"])
 def test_cmake_resolves_the_variables_as_adt_does(name: str, tmp_path: Path) -> None:
     """Configure without TVM, which fails after CMake has put the preset's variables in its cache."""
-    command = [str(cmake().path), "--preset", name, "-B", str(tmp_path), f"-DADT_TVM_SOURCE={tmp_path}"]
-    subprocess.run(command, cwd=CMAKE_PRESETS, capture_output=True, check=False)
+    cmake_refusal(name, tmp_path, f"-DADT_TVM_SOURCE={tmp_path}")
     cached = dict(re.findall(r"^(\w+):\w+=(.*)$", (tmp_path / "CMakeCache.txt").read_text(), re.MULTILINE))
     variables = cache_variables(name)
     assert {key: cached[key] for key in variables} == variables
@@ -127,10 +124,7 @@ def test_the_page_has_every_platform_with_its_presets() -> None:
 def test_an_abi_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from adt.verbs import build
 
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("nothing is built")
-
-    monkeypatch.setattr("adt.bundle.build.build_bundle", never)
+    monkeypatch.setattr("adt.bundle.build.build_bundle", lambda *_, **__: pytest.fail("nothing is built"))
     with pytest.raises(ConfigError, match="named twice"):
         build.build_abis(["arm64-v8a", "arm64-v8a-cpu"])
     with pytest.raises(ConfigError, match="Did you mean 'android-armeabi-v7a'"):
