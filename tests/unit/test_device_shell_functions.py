@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adt.device.scripts import script
-from support.devices.programs import write_program
+from support.devices.programs import try_program, write_program
 
 LIVES_ON_STDIN = (
     script("ending")
@@ -26,14 +26,7 @@ exit 0
 
 
 def shell(script: str, *arguments: str, path: str = os.defpath) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["/bin/sh", "-c", script, "sh", *arguments],
-        env={"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return try_program("/bin/sh", "-c", script, "sh", *arguments, PATH=path)
 
 
 @pytest.mark.parametrize("sig", [None, signal.SIGTERM, signal.SIGINT], ids=["end of stdin", "TERM", "INT"])
