@@ -18,19 +18,13 @@ from adt.verbs.deploy import DeployRequest
 from adt.verbs.inspect import ElfRequest
 
 
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
-
-
 def test_precedence_and_origin(tmp_path: Path) -> None:
     project = tmp_path / "project"
     inside = project / "deep" / "inside"
     inside.mkdir(parents=True)
-    write(
-        project / "pyproject.toml",
-        "[tool.adt.build]\njobs = 1\napi_level = 29\nrpc = false\nopencl = false\n",
-    )
-    write(project / "adt.toml", "[build]\njobs = 2\napi_level = 30\nrpc = true\n")
+    text = "[tool.adt.build]\njobs = 1\napi_level = 29\nrpc = false\nopencl = false\n"
+    (project / "pyproject.toml").write_text(text)
+    (project / "adt.toml").write_text("[build]\njobs = 2\napi_level = 30\nrpc = true\n")
     environ = {"ADT_BUILD_JOBS": "3", "ADT_BUILD_API_LEVEL": "31"}
     loaded = load_settings({"build.jobs": 4, "build.ndk": None}, environ=environ, start=inside)
     build = loaded.settings.build
@@ -54,7 +48,7 @@ def test_settings_of_another_user_are_not_read(
     if theirs == "link":
         file = tmp_path.parent / "elsewhere"
         path.symlink_to(file)
-    write(file, "[build]\njobs = 2\n" if name == "adt.toml" else "[tool.adt.build]\njobs = 2\n")
+    file.write_text("[build]\njobs = 2\n" if name == "adt.toml" else "[tool.adt.build]\njobs = 2\n")
     assert load_settings(environ={}, start=tmp_path).settings.build.jobs == 2
     if os.geteuid() == 0:
         os.chown(tmp_path if theirs == "directory" else path, 54321, -1, follow_symlinks=False)
@@ -111,7 +105,7 @@ def test_what_is_run_is_shown(
     """Try each setting by each way to it: a verb of builds, the doctor, the build of a plugin."""
     keys = sorted(executed())
     assert {"build.xnnpack_source", "build.clml", "build.opencl_sdk", "tune.builders"} < {*keys}
-    write(tmp_path / "adt.toml", _toml(keys))
+    (tmp_path / "adt.toml").write_text(_toml(keys))
     monkeypatch.chdir(tmp_path)
     for way in (BuildRequest, lambda: make_scope({}, os.environ), lambda: plugins.build(plugins.OPENCL)):
         _show_program.cache_clear()
@@ -146,7 +140,7 @@ def _toml(keys: list[str]) -> str:
     ],
 )
 def test_mistakes_in_a_file(tmp_path: Path, text: str, message: str) -> None:
-    write(tmp_path / "adt.toml", text)
+    (tmp_path / "adt.toml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_settings(environ={}, start=tmp_path)
 
