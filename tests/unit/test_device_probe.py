@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -336,10 +337,8 @@ def test_a_program_that_cannot_run_loses_only_its_part(bundle: TargetBundle) -> 
 def test_a_device_that_goes_away_is_an_error() -> None:
     device = FakeDevice(ADRENO)
 
-    def disappear(*_: object, **__: object) -> Survey:
-        raise DeviceError("gone", remedy="Plug it in.")
-
-    device.survey = disappear  # type: ignore[method-assign]
+    gone = DeviceError("gone", remedy="Plug it in.")
+    device.survey = Mock(side_effect=gone)  # type: ignore[method-assign]
     with pytest.raises(DeviceError):
         ask(device, None)
 
