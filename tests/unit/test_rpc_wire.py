@@ -90,7 +90,17 @@ def test_a_summary_however_it_is_cut_up(pieces: int) -> None:
 
 def nonsense() -> list[bytes]:
     deep = b"[" * 100_000
-    rows: list[object] = [None, [], [1], [0], [0, None], [0, {}], {"queue_info": {}}, [0, {"queue_info": []}]]
+    rows: list[object] = [
+        None,
+        "no list",
+        [],
+        [1],
+        [0],
+        [0, None],
+        [0, {}],
+        {"queue_info": {}},
+        [0, {"queue_info": []}],
+    ]
     rows += [[0, {"queue_info": {"k": 1}}], [0, {"queue_info": {"k": {"free": []}}}]]
     rows += [
         [0, SUMMARY | {"server_info": [1]}],
