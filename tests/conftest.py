@@ -44,6 +44,13 @@ def own_logger() -> None:
     logger.setLevel(logging.NOTSET)
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a test a cache of its own."""
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 SECOND_TRY = "second try"
 """The property of a test that has the reason of its mark ``flaky``, for the summary."""
 

@@ -20,13 +20,10 @@ from adt.compiler.importers.onnx.file import data_files, open_data, read_onnx
 from adt.errors import ModelError
 from support.models.onnx_graphs import node
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 VALUES = np.arange(4, dtype=np.float32)
 DATA = "w.bin"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def outside(location: str = DATA, **entries: str) -> onnx.TensorProto:

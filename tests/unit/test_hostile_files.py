@@ -43,15 +43,12 @@ from support.models.quantized_tflite import operator_model
 from support.standins.archives import tar_bytes, tar_entry, zip_bytes
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 Read = Callable[[Path], object]
 ENTRY = entry([tensor("x", (2, 3))], [tensor("y", (2, 3))])
 PICTURE = entry([tensor("x", (1, 3, 2, 3))], [])
 DEEP = "[" * 200_000
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def package_in(directory: Path) -> Path:

@@ -28,17 +28,14 @@ from support.models.onnx_graphs import graph_of, node, write
 from support.requests import KINDS, requests
 from support.standins.artefacts import package_manifest
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 @I.ir_module
 class Doubling:
     @R.function
     def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
         return R.add(x, x)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def relax_file(path: Path) -> Path:

@@ -21,6 +21,8 @@ from adt.compiler.importers.relax import module_file
 from adt.compiler.targets import ModelTarget, model_target
 from adt.errors import ConfigError, ModelError
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 @I.ir_module
 class Plain:
@@ -65,11 +67,6 @@ class OfTheData:
 
 
 W = np.ones(3, np.float32)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def detached() -> Any:

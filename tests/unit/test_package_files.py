@@ -25,10 +25,7 @@ from adt.package.package import load_package, merge_params, split_params, write_
 from support.standins.archives import tar_entry
 from support.standins.artefacts import make_package
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
