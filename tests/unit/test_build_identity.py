@@ -1,7 +1,6 @@
 """Identity of a bundle: everything that decides its bytes, and no path or time of this machine."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from adt.bundle.platforms import PLATFORMS
 from adt.host import sources
 from adt.host.process import compiler_identity
 from adt.options.resolve import load_settings
-from adt.options.sections import TvmSettings
 from support.devices.programs import write_program
 from support.standins.tvm_tree import make_tvm_tree
 
@@ -60,16 +58,3 @@ def test_another_compiler_or_source_is_another_bundle(
     (tmp_path / "a/tvm/CMakeLists.txt").unlink()
     monkeypatch.setitem(sources.NEEDED, "src/new.cc", "")
     assert plan(tmp_path / "a", monkeypatch).bundle_dir.name != first.bundle_dir.name
-
-
-def test_a_users_tree_is_identified_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    path = make_tvm_tree(tmp_path / "a")
-    first = sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
-    copy = shutil.copytree(path, tmp_path / "b")
-    (copy / "docs").mkdir()
-    (copy / "docs/unread.rst").write_text("a build does not read this")
-    assert (
-        sources.find_source(TvmSettings(tvm_source=str(copy), provider="auto"), environ={}).digest
-        == first.digest
-    )

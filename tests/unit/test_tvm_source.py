@@ -1,5 +1,6 @@
 """The provider chain: whose tree, why, and what is refused. Nothing here reaches a network."""
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -60,6 +61,10 @@ def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
     settings = TvmSettings(tvm_source=str(path), provider="auto")
     before = sources.find_source(settings, environ={}).digest
     assert sources.find_source(settings, environ={}).digest == before
+    copy = shutil.copytree(path, tmp_path / "copy")
+    (copy / "docs").mkdir()
+    (copy / "docs/unread.rst").write_text("a build does not read this")
+    assert sources.find_source(settings.but(tvm_source=str(copy)), environ={}).digest == before
     (path / "CMakeLists.txt").write_text("changed")
     assert sources.find_source(settings, environ={}).digest != before
 
