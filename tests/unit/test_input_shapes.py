@@ -180,7 +180,8 @@ def test_the_python_functions_take_symbols(tmp_path: Path) -> None:
 
 def test_nothing_is_called_supported_while_shapes_are_missing(tmp_path: Path) -> None:
     explanation = explain_model(open_model(tmp_path / "m.onnx"), {})
-    assert {row.status for row in explanation.ops} == {"untried"}
+    assert [(row.op, row.status) for row in explanation.ops] == [("Add", "untried"), ("Relu", "untried")]
+    assert "open dimensions" in explanation.problem and "--shape length=16" in explanation.remedy
     assert explanation.options == ("--shape", "length=16") and explanation.exit_code == 8
 
 
