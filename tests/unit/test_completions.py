@@ -7,15 +7,13 @@ import pytest
 
 from adt.bundle.libraries import LIBRARIES
 from support.devices.adb_server import Peer, fake_server, replying, text
-from support.devices.programs import run_program
-
-PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
+from support.devices.programs import MAIN, run_program
 
 
 def offered(line: str) -> list[str]:
     """Return the words that bash would offer at the end of *line*."""
     environ = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    done = run_program(sys.executable, "-c", PROGRAM, _ADT_COMPLETE="complete_bash", **environ)
+    done = run_program(sys.executable, "-c", MAIN, _ADT_COMPLETE="complete_bash", **environ)
     assert done.stderr == ""
     return done.stdout.split()
 

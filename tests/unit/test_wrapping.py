@@ -16,8 +16,8 @@ from adt.bundle import build
 from adt.cli import terminal
 from adt.cli.app import app
 from support import waiting
+from support.devices.programs import MAIN
 
-PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
 COLUMNS = 80
 
 
@@ -45,13 +45,13 @@ def test_help_breaks_no_word(path: str, command: Any) -> None:
     assert [word for word in shortened if word not in whole] == []
 
 
-def on_terminal(*arguments: str, program: str = PROGRAM) -> str:
+def on_terminal(*arguments: str, program: str = MAIN) -> str:
     """Return the command's output on a terminal of 80 columns, without colours."""
     text = waiting.on_terminal([sys.executable, "-c", program, *arguments], COLUMNS=str(COLUMNS))
     return re.sub(r"\x1b\[[0-9;]*m", "", text.replace("\r\n", "\n"))
 
 
-def piped(*arguments: str, program: str = PROGRAM) -> str:
+def piped(*arguments: str, program: str = MAIN) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,
@@ -85,9 +85,9 @@ main()
     ("arguments", "program"),
     [
         (["say"], SAYS),
-        (["presets"], PROGRAM),
-        (["doctor", "ndk"], PROGRAM),
-        (["compile", "m.onnx", "--nope"], PROGRAM),
+        (["presets"], MAIN),
+        (["doctor", "ndk"], MAIN),
+        (["compile", "m.onnx", "--nope"], MAIN),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -20,6 +20,10 @@ ADT = Path(sys.executable).parent / "adt"
 """The installed program: for tests of its start, of what it imports, and of equal bytes from two processes."""
 
 
+MAIN = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
+"""Code of the program, for an interpreter whose modules a test prepares."""
+
+
 def real_program(name: str) -> str | None:
     """Return where the program *name* lies, the system's first: elsewhere on PATH may be a compiler cache's
     link of that name, which starts nothing without the rest of PATH."""
