@@ -52,7 +52,7 @@ def peer(serve: Serve) -> Iterator[int]:
 
 
 def tracker(answer: bytes, pieces: int = 0, pause: float = 0.001, asked: list[bytes] | None = None) -> Serve:
-    """Greet, then give *answer* to a question, which *asked* gets; in pieces of *pieces* bytes when that is not 0."""
+    """Greet, append a question to *asked*, and give *answer*: *pieces* bytes at a time, or at once where 0."""
 
     def serve(sock: socket.socket) -> None:
         take(sock, 4)
@@ -90,18 +90,8 @@ def test_a_summary_however_it_is_cut_up(pieces: int) -> None:
 
 def nonsense() -> list[bytes]:
     deep = b"[" * 100_000
-    rows: list[object] = [
-        None,
-        "no list",
-        [],
-        [1],
-        [0],
-        [0, None],
-        [0, {}],
-        {"queue_info": {}},
-        [0, {"queue_info": []}],
-    ]
-    rows += [[0, {"queue_info": {"k": 1}}], [0, {"queue_info": {"k": {"free": []}}}]]
+    rows: list[object] = [None, [], [1], [0], [0, None], [0, {}], {"queue_info": {}}, [0, {"queue_info": []}]]
+    rows += ["no list", [0, {"queue_info": {"k": 1}}], [0, {"queue_info": {"k": {"free": []}}}]]
     rows += [
         [0, SUMMARY | {"server_info": [1]}],
         [0, SUMMARY | {"server_info": [{"addr": 1}]}],
