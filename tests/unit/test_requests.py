@@ -55,7 +55,7 @@ OWN = {
     "elf": set(),
     "report": {"html", "export", "imported", "fail_on_regression"},
 }
-"""The verbs with options, and those of the command line alone: form and place of results, the function that is called."""
+"""Options of the command line alone, by verb: form and place of results, and the function that is called."""
 NUMBERS = ("Int", "Float")
 EVERYWHERE = {"as_json", "verbose", "help"}
 
