@@ -17,7 +17,7 @@ def tar_entry(name: str, **facts: object) -> tarfile.TarInfo:
 def tar_bytes(*members: tuple[tarfile.TarInfo, bytes], mode: str = "w") -> bytes:
     """Return an archive, which *mode* compresses, of entries and their contents."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=mode, format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=packed, mode=mode, format=tarfile.PAX_FORMAT) as tar:
         for info, data in members:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
