@@ -32,7 +32,7 @@ from adt.tuning.database.store import LOCK, is_written, open_database, writing
 from adt.tuning.database.tuned_schedules import GPUS
 from adt.tuning.records import LINES, workload_row
 from support.standins.artefacts import entry, make_bundle, make_inspected_package, tensor
-from support.standins.tuning_records import applicable, baseline, workload
+from support.standins.tuning_records import applicable, baseline, database_in, workload
 
 SECRET = "secret of the user's"
 SECONDS = 20
@@ -241,9 +241,7 @@ def test_an_archive_of_many_entries_takes_no_time(tmp_path: Path) -> None:
 
 
 def make_db(directory: Path) -> Path:
-    with open_database(directory, write=True) as database:
-        database.add([baseline(2.0), applicable("fast", 1.0)], [workload()])
-    return directory
+    return database_in(directory, [baseline(2.0), applicable("fast", 1.0)]).parent
 
 
 @pytest.mark.parametrize("intruder", INTRUDERS)
