@@ -18,11 +18,10 @@ from typer.testing import CliRunner
 from adt.cli.app import app
 from adt.errors import AdtError, DiskError
 from adt.host import directories
-from adt.tuning.database.store import open_database
 from support.devices.ports import free_port
 from support.models.onnx_graphs import f32, graph_of, node
 from support.standins.artefacts import make_bundle, make_inspected_package
-from support.standins.tuning_records import applicable, baseline, workload
+from support.standins.tuning_records import applicable, baseline, database_in
 
 SECONDS = 60
 STRANGER = 4242
@@ -109,8 +108,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_inspected_package(directory / name)
     make_bundle(directory / "bundle-arm64")
     for name in ("tuning", "desk", "rack"):
-        with open_database(directory / name, write=True) as database:
-            database.add([baseline(2.0), applicable(name, 1.0)], [workload()])
+        database_in(directory / name, [baseline(2.0), applicable(name, 1.0)])
     graph = graph_of([node("MatMul", ["input", "w"], ["y"])], {"input": (1, 2)}, ["y"], {"w": f32(2, 2)})
     (directory / "model.onnx").write_bytes(graph.SerializeToString())
     return directory
