@@ -394,7 +394,7 @@ def test_damaged_memory_counts_as_none(bundle: TargetBundle) -> None:
     for text in ("", "{}", file.read_text().replace('"schema_version": 1', '"schema_version": 9', 1)):
         file.write_text(text)
         assert last_probe("S", probe.boot) is None
-    probe = ask(FakeDevice(ADRENO, REPORT), bundle)
+    probe = ask(FakeDevice(ADRENO, RECORDED), bundle)
     assert last_probe("S", probe.boot) == probe
 
 
