@@ -62,10 +62,11 @@ def test_a_wrong_converter_of_onnx_is_named_with_its_node(
     import_model(model, {}, check=True)
     forget(verdicts)
     monkeypatch.setitem(CONVERTERS, "Elu", lambda node: relax.op.nn.relu(node.inputs[0]))
-    with pytest.raises(
-        UnsupportedOp, match=r"Elu at node my elu .*: differs by 0.4.* onnxruntime"
-    ) as refusal:
-        import_model(model, {}, check=True)
+    for _ in range(2):  # what was wrong is run again
+        with pytest.raises(
+            UnsupportedOp, match=r"Elu at node my elu .*: differs by 0.4.* onnxruntime"
+        ) as refusal:
+            import_model(model, {}, check=True)
     assert "--no-check" in refusal.value.remedy
     import_model(model, {})  # the remedy: nothing is compared
 
@@ -176,16 +177,15 @@ def test_compiling_compares_unless_told_not_to(
             job.load()
 
 
-@pytest.mark.parametrize("times", [1, 2])
 def test_what_is_not_compared_is_said(
-    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def whole_model_only(node: Any) -> Any:
         if getattr(node.inputs[0], "name_hint", "").startswith("operand_"):
             raise ValueError("it is alone")
 
     monkeypatch.setitem(CONVERTERS, "Elu", whole_model_only)
-    for _ in range(times):
+    for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.INFO, "adt.import"):
             import_model(elu_model(tmp_path / "m.onnx"), {}, check=True)
@@ -212,14 +212,6 @@ def test_what_was_right_once_is_not_run_again(
     nodes = [helper.make_node("Elu", ["x"], ["a"], alpha=0.5), helper.make_node("Selu", ["a"], ["y"])]
     import_model(write(tmp_path / "other.onnx", nodes), {}, check=True)
     assert ran == ["Selu"]
-
-
-def test_what_was_wrong_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = elu_model(tmp_path / "m.onnx")
-    monkeypatch.setitem(CONVERTERS, "Elu", lambda node: relax.op.nn.relu(node.inputs[0]))
-    for _ in range(2):
-        with pytest.raises(UnsupportedOp, match="my elu"):
-            import_model(model, {}, check=True)
 
 
 def test_verdicts_are_those_of_this_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
