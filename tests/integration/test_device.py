@@ -70,20 +70,17 @@ def test_two_devices_need_a_serial(alone: Rack, monkeypatch: pytest.MonkeyPatch)
     assert first.serial in unknown.value.details
 
 
-def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Device) -> None:
-    subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
-    assert selection.select(phone.serial).shell(["echo", "here"]).out == "here\n"
-
-
 def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device) -> None:
-    """Find the device also by verbs that name none."""
+    """Find the device by verbs that name it and by those that name none."""
     for look in (
+        lambda: [selection.select(phone.serial).serial],
         lambda: [device.serial for device in adt.devices()],
         lambda: [selection.select().serial],
         lambda: list(selection.named_serials(None, everyone=True)),
     ):
         subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
         assert look() == [phone.serial]
+        assert phone.shell(["echo", "here"]).out == "here\n"
 
 
 def test_an_unauthorized_device_says_what_to_accept(alone: Rack) -> None:
