@@ -38,11 +38,6 @@ SECONDS = 120.0
 """For what must happen at all."""
 
 
-@pytest.fixture(scope="module")
-def bundle() -> TargetBundle:
-    return adt.build_target(platform="host").bundle
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report a hang after three seconds."""
@@ -120,10 +115,10 @@ def nothing_left() -> Iterator[None]:
 
 
 def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
-    bundle: TargetBundle, tmp_path: Path
+    host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     engine = Engine()
-    with contextlib.closing(Fleet(LocalSource(bundle), "cpu")) as fleet:
+    with contextlib.closing(Fleet(LocalSource(host_bundle), "cpu")) as fleet:
         fleet.start(engine.take, engine.done)
         processor, driver = identity(fleet)
         assert processor and driver == ""
@@ -146,10 +141,10 @@ def test_this_machine_measures_and_names_what_hung_crashed_and_failed(
 
 
 def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
-    bundle: TargetBundle, tmp_path: Path
+    host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     engine = Engine()
-    fleet = Fleet(LocalSource(bundle), "cpu")
+    fleet = Fleet(LocalSource(host_bundle), "cpu")
     fleet.start(engine.take, engine.done)
     identity(fleet)
     engine.give(candidate(tmp_path, seconds=0.2), candidate(tmp_path))
@@ -157,7 +152,7 @@ def test_ending_lets_what_measures_finish_and_gives_the_rest_back(
     fleet.close(grace=30)
     assert [(outcome.id, bool(outcome.seconds)) for outcome in engine.outcomes] == [(0, True)]
     fleet.close()
-    fleet = Fleet(LocalSource(bundle), "cpu")
+    fleet = Fleet(LocalSource(host_bundle), "cpu")
     engine = Engine()
     engine.give(candidate(tmp_path, "hang"))
     fleet.start(engine.take, engine.done)
@@ -184,14 +179,14 @@ print("measuring", flush=True)
 
 
 def test_a_killed_tuning_leaves_no_process_and_no_file(
-    bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host_bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = tmp_path / "hangs.so"
     library.write_bytes(candidate(tmp_path, "hang"))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    words = [sys.executable, "-c", HANGING, bundle.path, library]
+    words = [sys.executable, "-c", HANGING, host_bundle.path, library]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None and killed.stdout.readline() == "measuring\n"
         family = psutil.Process(killed.pid).children(recursive=True)
@@ -243,9 +238,9 @@ class Rack:
 
 
 @pytest.fixture
-def rack(bundle: TargetBundle, tracker_address: str) -> Iterator[Rack]:
+def rack(host_bundle: TargetBundle, tracker_address: str) -> Iterator[Rack]:
     with contextlib.ExitStack() as stack:
-        yield Rack(bundle, tracker_address, stack)
+        yield Rack(host_bundle, tracker_address, stack)
     wait_for(lambda: wire.summary(tracker_address).servers == ())
 
 
