@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,9 +27,10 @@ from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.process import ninja
 from support.codegen.bionic_levels import LEVELS
-from support.devices.programs import ADT, adt_json, forked_adt, program_output, real_program
+from support.devices.programs import ADT, adt_json, command_lines, forked_adt, program_output, real_program
 from support.devices.programs import adt as run_adt
 from support.standins.ndk import DESCRIPTION, make_standin_ndk
+from support.waiting import wait_for
 
 GLIBCS = {
     "pthread_setaffinity_np": "TVM calls it where __ANDROID__ is not defined",
@@ -284,19 +284,6 @@ def test_a_failing_compiler_shows_command_code_and_tail(tmp_path: Path) -> None:
     assert "this compiler is broken" in done.stderr and "configure.log" in done.stderr
 
 
-def processes_with(text: str) -> list[str]:
-    """Return the command lines of running processes that contain *text*."""
-    lines = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in line and str(os.getpid()) != directory.name:
-            lines.append(line)
-    return lines
-
-
 def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -306,20 +293,15 @@ def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path
     environ = {**os.environ, "ADT_CACHE_DIR": str(cache), "CMAKE_CXX_COMPILER_LAUNCHER": "env"}
     words = [str(ADT), "build-target", "--for", "linux-aarch64"]
     child = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(3000):
-        if any("cc1plus" in line for line in processes_with(str(cache))):
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("no compiler was started")
+    wait_for(
+        lambda: any("cc1plus" in line for line in command_lines(str(cache)).values()),
+        "the start of a compiler",
+        300,
+    )
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=300)
     assert child.returncode == 130 and "interrupted" in errors and "Traceback" not in errors
-    for _ in range(600):
-        if not processes_with(str(cache)):
-            break
-        time.sleep(0.1)
-    assert processes_with(str(cache)) == []
+    wait_for(lambda: not command_lines(str(cache)), "the end of all that it started")
     assert not list((cache / "bundles").glob("*")) if (cache / "bundles").exists() else True
 
 
