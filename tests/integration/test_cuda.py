@@ -119,7 +119,14 @@ def operators(path: Path) -> Path:
     return write(joined(sorted(models, key=lambda model: model.opset_import[0].version)), path)
 
 
+def names(path: Path) -> Path:
+    """Write a sum of tensors that are called as what CUDA knows."""
+    words = ["exp", "float4", "threadIdx", "class", "half", "a/b:0"]
+    return write(graph_of([node("Sum", words, ["y"])], dict.fromkeys(words, (1, 4)), ["y"]), path)
+
+
 MODELS: dict[str, Callable[[Path], Path]] = {
+    "names": names,
     "attention": attention,
     "recurrence": lambda path: write(recurrent("LSTM", 4, direction="bidirectional"), path),
     "open batch": lambda path: small_model(path, dims=("n", 4)),
@@ -133,16 +140,6 @@ def test_kernels_of_other_kinds_compile(name: str, tmp_path: Path) -> None:
     package = adt.compile(model, out=tmp_path / "p", platform="host", target="cuda:sm_87")
     assert machine_codes(package) == [87]
     assert b"__global__" not in (package.path / "mod.so").read_bytes()
-
-
-def test_tensors_may_be_called_as_what_cuda_knows(tmp_path: Path) -> None:
-    names = ["exp", "float4", "threadIdx", "class", "half", "a/b:0"]
-    graph = graph_of([node("Sum", names, ["y"])], dict.fromkeys(names, (1, 4)), ["y"])
-    model = write(graph, tmp_path / "names.onnx")
-
-    package = adt.compile(model, out=tmp_path / "named", platform="host", target="cuda:sm_86")
-
-    assert machine_codes(package) == [86]
 
 
 def test_kernels_without_a_model_become_machine_code(tmp_path: Path) -> None:
