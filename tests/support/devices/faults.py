@@ -11,12 +11,11 @@ once. Bytes may have k, m or g behind them.
 |                        | ports are gone, /data stays (half a pushed file too), the boot id is new; for a |
 |                        | second it takes no connection |
 | ``bandwidth=BYTES`` | each direction carries so many bytes a second |
-| ``truncate[=BYTES]`` | an answer of sync, shell or exec ends after so many bytes, by default half-way |
-|                      | through its first part, and the stream closes |
+| ``truncate`` | an answer of sync, shell or exec ends half-way through its first part, and the stream closes |
 | ``enospc[=BYTES]`` | pushed files find no space once so many bytes (by default none) are in |
 | ``wrong-hash`` | a pushed file is stored with the byte in its middle changed |
 | ``readonly=DIR`` | that directory is mounted read-only; several may be; never ``@once`` |
-| ``unauthorized[=SECONDS]`` | the host's key is not accepted; or after so long, and from then on |
+| ``unauthorized`` | the host's key is not accepted |
 | ``offline`` | connections are taken and the handshake is never answered |
 | ``no-shell-v2`` | shell protocol 2 is not offered: no exit codes, no separate stderr |
 
@@ -45,11 +44,11 @@ VALUES = {
     "stall-after": BYTES,
     "reboot-after": BYTES,
     "bandwidth": r"([1-9][0-9]*)([kmg]?)",
-    "truncate": rf"({BYTES})?",
+    "truncate": "",
     "enospc": rf"({BYTES})?",
     "wrong-hash": "",
     READ_ONLY: "/.*",
-    "unauthorized": r"([0-9]+(\.[0-9]+)?)?",
+    "unauthorized": "",
     "offline": "",
     "no-shell-v2": "",
 }
@@ -75,11 +74,6 @@ class Fault:
         """The value in bytes; None without one."""
         match = re.fullmatch(BYTES, self.value, re.I)
         return int(match[1]) * UNITS[match[2].lower()] if match else None
-
-    @property
-    def seconds(self) -> float | None:
-        """The value in seconds; None without one."""
-        return float(self.value) if self.value else None
 
 
 def parse(specifications: Iterable[str]) -> tuple[Fault, ...]:
@@ -165,14 +159,10 @@ class Injector:
         if fault is not None:
             log.info("fault injection: %s strikes", fault)
             if fault.once:
-                self.disarm(kind)
+                self._armed.pop(kind)
+                if kind == "enospc":
+                    self._room = None
         return fault
-
-    def disarm(self, kind: str) -> None:
-        """Remove *kind*, which has done its work."""
-        self._armed.pop(kind, None)
-        if kind == "enospc":
-            self._room = None
 
     def take_room(self, count: int) -> bool:
         """Note *count* bytes of a pushed file; False when there is no space for them."""
@@ -183,23 +173,6 @@ class Injector:
             return True
         self.strikes("enospc")
         return False
-
-    def keep(self, written: int, length: int) -> int | None:
-        """Return the part of the next *length* bytes of an answer that is sent before it ends early; None for
-        all.
-
-        Args:
-            written: bytes of this answer that were sent before.
-            length: bytes that are to be sent now.
-        """
-        fault = self._armed.get("truncate")
-        if fault is None:
-            return None
-        left = length // 2 if fault.amount is None else max(0, fault.amount - written)
-        if left >= length:
-            return None
-        self.strikes("truncate")
-        return left
 
     def _mount(self, directories: list[str]) -> None:
         """Mount *directories* of the device read-only, and no others any more."""

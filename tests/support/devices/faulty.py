@@ -38,7 +38,7 @@ def start(
 def set_faults(name: str, faults: Sequence[str]) -> tuple[str, ...]:
     """Set the faults of the running device *name* in place of those before, and return them.
 
-    Every count starts again. A host that was kept waiting or stalled by a fault that is no longer named goes on.
+    Every count starts again. A device that stalled goes on when the fault is no longer named.
     """
     return _ask(name, {"faults": list(faults)})
 

@@ -169,7 +169,6 @@ class FaultyTransport(Transport):
         super().__init__(link, banner, find)
         link.deliver = self._packet
         self._injector = injector
-        self._asked, self._unanswered = False, False  # for a key; CNXN
         self._greeted = False  # whether an adb server is at the other end
 
     async def run(self) -> None:
@@ -186,13 +185,7 @@ class FaultyTransport(Transport):
             self.link.abort()
 
     def on_faults(self) -> None:
-        """Let in a host that was kept waiting, if no fault forbids it now."""
         self.link.on_faults()
-        offline, refused = self._injector.get("offline"), self._injector.get("unauthorized")
-        if self._online or offline or (self._asked and refused):
-            return
-        if self._asked or self._unanswered:
-            super()._accept()
 
     def _packet(self, packet: wire.Packet) -> None:
         if packet.command == FAULTS:
@@ -212,9 +205,7 @@ class FaultyTransport(Transport):
     def _accept(self) -> None:
         if self._injector.strikes("offline"):
             log.warning("fault injection: CNXN is not answered")
-            self._unanswered = True
         elif self._injector.get("unauthorized"):
-            self._asked = True
             self._ask_for_key()
         else:
             super()._accept()
@@ -225,17 +216,8 @@ class FaultyTransport(Transport):
     def _on_auth(self, packet: wire.Packet) -> None:
         if packet.arg0 == AUTH_SIGNATURE:
             self._ask_for_key()  # "I do not know this key": the host tries its next one
-        elif packet.arg0 == AUTH_PUBLIC_KEY and (fault := self._injector.strikes("unauthorized")):
+        elif packet.arg0 == AUTH_PUBLIC_KEY and self._injector.strikes("unauthorized"):
             log.warning("fault injection: the host's key is not accepted")
-            if fault.seconds is not None:
-                asyncio.get_running_loop().call_later(fault.seconds, self._accept_key, fault)
-
-    def _accept_key(self, fault: Fault) -> None:
-        """Let this host in, and know it from now on, as a tap on "Allow" does."""
-        if self._injector.get("unauthorized") == fault:
-            self._injector.disarm("unauthorized")
-        if not self._online:
-            super()._accept()
 
 
 def change(injector: Injector, request: bytes) -> dict[str, object]:
@@ -287,16 +269,15 @@ def spoil(path: Path) -> None:
 
 def end_early(stream: Stream, injector: Injector) -> Stream:
     """Let what is written to *stream* end where the fault `truncate` strikes."""
-    write_whole, written = stream.write, 0
+    write_whole = stream.write
 
     async def write(data: bytes | bytearray | memoryview) -> None:
-        nonlocal written
-        length = injector.keep(written, len(data))
-        written += len(data)
-        await write_whole(data if length is None else memoryview(data)[:length])
-        if length is not None:
-            stream.close()
-            raise Closed
+        if not injector.strikes("truncate"):
+            await write_whole(data)
+            return
+        await write_whole(memoryview(data)[: len(data) // 2])
+        stream.close()
+        raise Closed
 
     stream.write = write  # type: ignore[method-assign]
     return stream
