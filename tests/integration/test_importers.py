@@ -52,8 +52,18 @@ def assert_as_onnxruntime(path: Path, inputs: Mapping[str, Any], atol: float = 1
     return imported
 
 
-def check_real(model: RealModel) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, id=model.name, marks=[pytest.mark.nightly] * (model.name not in QUICK))
+        for model in REAL_MODELS
+    ],
+)
+def test_real_models(model: RealModel) -> None:
     """Import, compile and run a real model, and compare with its own runtime."""
+    if model.name in ONLY_IMPORTED:
+        assert adt("compile", model.path(), "--for", "host", "--explain").returncode == 0
+        return
     imported = import_model(model.path(), model.shapes)
     inputs = {name: np.asarray(value) for name, value in random_inputs(imported.inputs, 1).items()}
     for name, value in model.fills.items():
@@ -66,20 +76,6 @@ def check_real(model: RealModel) -> None:
         assert np.isfinite(expected[name]).all(), "the inputs make sense to the model"
         worst, scale = np.abs(value - expected[name]).max(), np.abs(expected[name]).max()
         assert worst <= max(2e-4 * scale, 1e-6), f"{name}: off by {worst:.3g} of {scale:.3g}"
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_real_models(name: str) -> None:
-    check_real(named(name))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("model", REAL_MODELS, ids=[model.name for model in REAL_MODELS])
-def test_all_real_models(model: RealModel) -> None:
-    if model.name in ONLY_IMPORTED:
-        assert adt("compile", model.path(), "--for", "host", "--explain").returncode == 0
-        return
-    check_real(model)
 
 
 GRAPHS = onnx_graphs.GRAPHS | microsoft_graphs.GRAPHS

@@ -38,9 +38,11 @@ SAME_EVERYWHERE = {
 
 
 def batches(*, often: bool) -> list[Any]:
+    """Return the cells of every run, or the others, which are nightly."""
     names = [name for name in onnx_sweep.all_cells() if onnx_sweep.often(name) == often]
     names = [name for name in names if not any(re.search(pattern, name) for pattern in LATER)]
-    return [pytest.param(batch, id=f"{batch[0]}…") for batch in onnx_sweep.batches(names)]
+    marks = [] if often else [pytest.mark.nightly]
+    return [pytest.param(batch, id=f"{batch[0]}…", marks=marks) for batch in onnx_sweep.batches(names)]
 
 
 @pytest.fixture(scope="module")
@@ -49,23 +51,12 @@ def rtvm(host_bundle: TargetBundle) -> Path:
     return host_bundle.file("bin/rtvm")
 
 
-def check(batch: Sequence[str], rtvm: Path) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("batch", [*batches(often=True), *batches(often=False)])
+def test_cells(batch: Sequence[str], rtvm: Path) -> None:
     results = onnx_sweep.outcomes(batch, rtvm)
     wrong = {name: pair for name, pair in results.items() if pair[0] not in onnx_cases.ACCEPTED}
     assert not wrong, f"PYTHONPATH=tests python -m support.models.onnx_sweep {next(iter(wrong))!r}"
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("batch", batches(often=True))
-def test_cells(batch: Sequence[str], rtvm: Path) -> None:
-    check(batch, rtvm)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("batch", batches(often=False))
-def test_all_cells(batch: Sequence[str], rtvm: Path) -> None:
-    check(batch, rtvm)
 
 
 def test_every_operator_and_attribute_of_the_schemas_is_swept() -> None:

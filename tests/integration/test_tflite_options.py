@@ -22,6 +22,8 @@ from support.models import tflite_options
 from support.models.quantized_tflite import Model, packed, unpacked
 
 CASES = list(tflite_options.cases())
+EVERY = 8
+"""One case of so many, and the last one, run every time, the rest by night."""
 REFUSED = {
     "REVERSE_SEQUENCE": "reverse_sequence",
     "CONV_3D_TRANSPOSE": "no converter",
@@ -47,8 +49,18 @@ WITHOUT_EFFECT = {
 """Options that change nothing in what adt computes, of one kind or of all."""
 
 
-def check_case(case: tflite_options.Case, path: Path) -> None:
-    """Compare the outputs of *case* with the interpreter's, or find its operator named in the refusal."""
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, id=case.name, marks=[pytest.mark.nightly] * bool(place % EVERY and case is not CASES[-1])
+        )
+        for place, case in enumerate(CASES)
+    ],
+)
+def test_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
+    """Compare outputs with the interpreter's, or find the operator named in the refusal."""
+    path = tmp_path / "m.tflite"
     inputs, expected = tflite_options.write(case, path)
     if case.op in REFUSED:
         with pytest.raises(UnsupportedOp, match=REFUSED[case.op]):
@@ -61,17 +73,6 @@ def check_case(case: tflite_options.Case, path: Path) -> None:
         quantized = isinstance(case.outputs[0], tuple)
         limit = 1e-5 * max(1, np.abs(reference).max()) if reference.dtype.kind == "f" else int(quantized)
         assert np.abs(value.astype(np.float64) - reference).max() <= limit
-
-
-@pytest.mark.parametrize("case", [*CASES[::8], CASES[-1]], ids=lambda case: case.name)
-def test_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
-    check_case(case, tmp_path / "m.tflite")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_all_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
-    check_case(case, tmp_path / "m.tflite")
 
 
 def kinds() -> list[str]:
