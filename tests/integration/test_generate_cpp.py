@@ -19,9 +19,6 @@ from adt.device.transport.adb import find_adb
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.process import cmake, ninja
-from adt.integrate.output import CopiedFile
-from adt.verbs.generate import KINDS
-from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack
 from support.devices.programs import adt_json, try_program
 from support.devices.programs import program_output as run
@@ -415,23 +412,6 @@ def test_pictures_and_half_precision_match_numpy(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.frombuffer(out[: sizes[0]], np.float32), planes.ravel())
     np.testing.assert_array_equal(np.frombuffer(out[sizes[0] : -sizes[2]], np.float16), half.ravel())
     np.testing.assert_array_equal(np.frombuffer(out[-sizes[2] :], np.uint8), pixels.ravel())
-
-
-def test_any_names_give_code_that_is_formatted_and_compiles_without_a_warning(tmp_path: Path) -> None:
-    described = made_up_project(tmp_path / "parts", PLATFORMS["cpp"])
-    sources = []
-    for file in KINDS["cpp"](described):
-        if not isinstance(file, CopiedFile):
-            path = tmp_path / "made" / file.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file.text)
-            sources += [path] if path.suffix in (".h", ".cc") else []
-    style = f"--style=file:{Path(__file__).parents[2] / '.clang-format'}"
-    run("clang-format", style, "--dry-run", "--Werror", *sources, PATH=path_with_cmake())
-    includes = [f"-I{tmp_path / 'made/include'}", f"-I{resource('cpp_runner') / 'include'}"]
-    # Both include every header. g++ compiles the like of the other file of each in other tests.
-    for compiler, source in (("g++", "tests/models_test.cc"), ("clang++", "src/main.cc")):
-        run(compiler, "-std=c++17", *WARNINGS, "-fsyntax-only", *includes, tmp_path / "made" / source)
 
 
 @pytest.mark.nightly

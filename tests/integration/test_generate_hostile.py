@@ -198,23 +198,19 @@ def compile_java(projects: Path, directory: Path) -> Path:
     return directory
 
 
-def test_strange_names_compile_as_java(strange: Path, tmp_path: Path) -> None:
-    classes = compile_java(strange, tmp_path)
-    assert (classes / INDIA.replace(".", "/") / "Keywords.class").is_file()
+@pytest.mark.parametrize("names", ["projects", "strange"])
+def test_java_compiles_without_a_warning(names: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    classes = compile_java(request.getfixturevalue(names), tmp_path)
+    assert (classes / INDIA.replace(".", "/") / "Keywords.class").is_file() == (names == "strange")
 
 
 @pytest.mark.nightly
-def test_strange_names_compile_as_kotlin(strange: Path, tmp_path: Path) -> None:
-    sources = sorted([*(strange / "jni/kotlin").rglob("*.kt"), *RUNTIME.rglob("*.kt")])
-    assert any("package `in`.co.example.`fun`" in source.read_text() for source in sources)
-    compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(strange, tmp_path / "java")])
-
-
-def test_java_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:
-    compile_java(projects, tmp_path)
-
-
-@pytest.mark.nightly
-def test_kotlin_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:
-    sources = sorted([*(projects / "jni/kotlin").rglob("*.kt"), *RUNTIME.rglob("*.kt")])
-    compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(projects, tmp_path / "java")])
+@pytest.mark.parametrize("names", ["projects", "strange"])
+def test_kotlin_compiles_without_a_warning(
+    names: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    directory = request.getfixturevalue(names)
+    sources = sorted([*(directory / "jni/kotlin").rglob("*.kt"), *RUNTIME.rglob("*.kt")])
+    escaped = [source for source in sources if "package `in`.co.example.`fun`" in source.read_text()]
+    assert bool(escaped) == (names == "strange")
+    compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(directory, tmp_path / "java")])
