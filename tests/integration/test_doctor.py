@@ -355,15 +355,3 @@ def test_ctrl_c_leaves_no_program_behind(
     assert running.returncode == 130
     assert b"interrupted" in err and b"Traceback" not in err
     assert not command_lines(f"sleep {seconds}")
-
-
-# --- RPC ---------------------------------------------------------------------
-
-
-def test_rpc_ports() -> None:
-    with contextlib.ExitStack() as stack:
-        for port in range(9190, 9200):
-            with contextlib.suppress(OSError):  # taken by somebody else: as good
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-        check = doctor("rpc", code=FAILED)["by_name"]["ports"]
-    assert check["status"] == "failed" and f"pid {os.getpid()}" in check["found"]
