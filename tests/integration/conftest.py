@@ -17,7 +17,7 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
-from support.devices.fixtures import adb_rack, native_rack, only, rack
+from support.devices.fixtures import NATIVE, adb_rack, native_rack, only, rack
 from support.devices.listeners import MARK, ListenerWatch
 from support.devices.ports import free_port
 
@@ -84,3 +84,9 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host_bundle() -> TargetBundle:
     """Build the programs that run packages on this machine."""
     return adt.build_target(platform="host").bundle
+
+
+@pytest.fixture(scope="session")
+def native_bundle() -> TargetBundle:
+    """Build the programs of a virtual device with this machine's processor."""
+    return adt.build_target(platform=NATIVE.linux_platform).bundle

@@ -33,7 +33,7 @@ from adt.rpc import state
 from adt.tuning.database.changes import fetch
 from adt.tuning.database.overview import verify
 from adt.tuning.database.store import open_database
-from support.devices.fixtures import NATIVE, Rack
+from support.devices.fixtures import Rack
 from support.devices.programs import ADT, command_lines, invoke, invoke_json
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.models.onnx_graphs import f32, graph_of, node
@@ -205,11 +205,6 @@ class Compiles:
             assert invoke("package", "verify", out).returncode == 0, description
 
 
-@pytest.fixture(scope="module")
-def device_bundle() -> TargetBundle:
-    return adt.build_target(platform=NATIVE.linux_platform).bundle
-
-
 def logged(database: Path) -> int:
     """Count the lines of the tasks' logs: each is written when its record was acknowledged."""
     return sum(log.read_text().count("\n") for log in database.glob("logs/*/*.log"))
@@ -249,7 +244,7 @@ def test_kills_of_tuning_lose_nothing(
 @pytest.mark.parametrize("rounds", [12, pytest.param(200, marks=pytest.mark.nightly)])
 def test_kills_of_deploy_rpc_and_compile_leave_nothing(
     native_rack: Rack,
-    device_bundle: TargetBundle,
+    native_bundle: TargetBundle,
     tmp_path: Path,
     rounds: int,
     record_property: Callable[..., None],
@@ -262,7 +257,7 @@ def test_kills_of_deploy_rpc_and_compile_leave_nothing(
     (tmp_path / "model.onnx").write_bytes(graph.SerializeToString())
     victims = [
         Deploys(device, tmp_path, deploy(device, steady, make_package(tmp_path / "good")).deployment),
-        Servers(device, device_bundle.path),
+        Servers(device, native_bundle.path),
         Compiles(tmp_path / "model.onnx"),
     ]
     began = time.monotonic()

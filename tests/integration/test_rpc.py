@@ -42,14 +42,9 @@ from support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
-def bundle() -> TargetBundle:
-    return adt.build_target(platform=NATIVE.linux_platform).bundle
-
-
-@pytest.fixture(scope="module")
-def library(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(native_bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("lib") / "add_one.so"
-    return compile_add_one(out, platform=NATIVE.linux_platform, bundle=bundle.path)
+    return compile_add_one(out, platform=NATIVE.linux_platform, bundle=native_bundle.path)
 
 
 @dataclass(frozen=True)
@@ -94,11 +89,12 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def racked(native_rack: Rack, bundle: TargetBundle) -> Iterator[Site]:
+def racked(native_rack: Rack, native_bundle: TargetBundle) -> Iterator[Site]:
     with own_rpc_ports(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
         first = native_rack.start("one", faults=[])
-        site = Site(first, native_rack.start("two"), bundle.path, deploy(first, bundle, None).deployment)
+        deployment = deploy(first, native_bundle, None).deployment
+        site = Site(first, native_rack.start("two"), native_bundle.path, deployment)
         yield site
         site.check_stop()
         site.check_tracker_stop()
