@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from adt.host.elf import read_elf
 from adt.host.extras import install_command
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.builders import Builders, LocalBuilders, build, make_builders
+from support.devices.ports import free_port
+from support.waiting import wait_for
 
 TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", (), None)
 TIMEOUT = 15.0
@@ -115,8 +116,7 @@ def test_closing_ends_what_is_being_compiled(
     hanging = dataclasses.replace(TOOLCHAIN, compiler=compilers["hanging"])
     for number in range(3):
         builders.submit(BuildJob(number, candidate, hanging), results)
-    while not (tmp_path / "pids").exists():
-        time.sleep(0.05)
+    wait_for((tmp_path / "pids").exists, "the start of a compiler")
     builders.close()
     builders.close()
     [pid] = (tmp_path / "pids").read_text().split()
@@ -211,17 +211,10 @@ def test_a_lost_dask_worker_costs_at_most_a_candidate(cluster: Any, candidate: s
         builders.close()
 
 
-def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adt.tuning.fleet.builders.ANSWER_SECONDS", 0.5)
     with pytest.raises(ConfigError, match="no Dask scheduler answers"):
-        make_builders(f"dask://127.0.0.1:{free}", TOOLCHAIN)
-
-
-@pytest.fixture
-def free() -> int:
-    from support.devices.ports import free_port
-
-    return free_port()
+        make_builders(f"dask://127.0.0.1:{free_port()}", TOOLCHAIN)
 
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,8 +237,7 @@ def test_killed_with_minus_nine_nothing_is_left(
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "candidate.json"), compilers["hanging"]]
     with subprocess.Popen(argv) as parent:
-        while not (tmp_path / "pids").exists():
-            time.sleep(0.05)
+        wait_for((tmp_path / "pids").exists, "the start of a compiler")
         children = psutil.Process(parent.pid).children(recursive=True)
         parent.kill()
     assert len(children) >= 3, "the compiling process, the compiler, what that runs"
