@@ -36,12 +36,9 @@ CLASSES = {
         }""",
     "android.content.Context": """
         public abstract class Context {
-            public abstract Context getApplicationContext();
             public abstract android.content.res.AssetManager getAssets();
-            public abstract java.io.File getCacheDir();
             public abstract java.io.File getCodeCacheDir();
             public abstract ContentResolver getContentResolver();
-            public abstract java.io.File getFilesDir();
             public abstract android.content.pm.PackageManager getPackageManager();
             public abstract String getPackageName();
             public abstract android.content.res.Resources getResources();
@@ -55,12 +52,9 @@ CLASSES = {
         }""",
     "android.content.ContextWrapper": """
         public class ContextWrapper extends Context {
-            public Context getApplicationContext() { throw new Error(); }
             public android.content.res.AssetManager getAssets() { throw new Error(); }
-            public java.io.File getCacheDir() { throw new Error(); }
             public java.io.File getCodeCacheDir() { throw new Error(); }
             public ContentResolver getContentResolver() { throw new Error(); }
-            public java.io.File getFilesDir() { throw new Error(); }
             public android.content.pm.PackageManager getPackageManager() { throw new Error(); }
             public String getPackageName() { throw new Error(); }
             public android.content.res.Resources getResources() { throw new Error(); }
