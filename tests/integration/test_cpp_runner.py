@@ -316,10 +316,12 @@ def test_file_in_file_out(built: Built, mixed: Package, arrays: dict[str, Any], 
 
 
 def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp_path: Path) -> None:
-    document = built.run(
+    done = built.run(
         "--model", mixed.path, "--seed", str(SEED), "--dry-run", "2", "--run-count", "3",
         "--output", tmp_path / "out.npz", "--json",
-    ).json  # fmt: skip
+    )  # fmt: skip
+    document = json.loads(done.out)
+    assert done.err == ""
     assert document["schema"] == "adt.rtvm-run"
     assert document["schema_version"] == 2
     assert document["clock"] == "host-clock"
@@ -340,24 +342,20 @@ def test_json_document(built: Built, mixed: Package, arrays: dict[str, Any], tmp
             assert output["sha256"] == hashlib.sha256(array.tobytes()).hexdigest()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
-def test_random_inputs_are_pythons(built: Built, echo: Package, seed: int) -> None:
-    document = built.run("--model", echo.path, "--seed", str(seed), "--json").json
-    expected = random_inputs(echo.manifest.entries[0].inputs, seed)
+@pytest.mark.parametrize(
+    ("seed", "fill_mode"),
+    [*((seed, "random") for seed in (0, 1, 2**64 - 1)), *((None, mode) for mode in FILL_MODES[1:])],
+)
+def test_made_up_inputs_are_pythons(built: Built, echo: Package, seed: int | None, fill_mode: str) -> None:
+    words = ("--fill-mode", fill_mode) if seed is None else ("--seed", str(seed))
+    document = built.run("--model", echo.path, *words, "--json").json
+    assert (document["fill_mode"], document["seed"]) == (fill_mode, seed)
+    expected = random_inputs(echo.manifest.entries[0].inputs, seed or 0, fill_mode)
     assert [i["name"] for i in document["inputs"]] == list(expected)
     for recorded in document["inputs"]:
         array = expected[recorded["name"]]
         assert recorded["dtype"] == array.dtype.name
         assert recorded["sha256"] == hashlib.sha256(array.tobytes()).hexdigest(), recorded
-
-
-@pytest.mark.parametrize("fill_mode", FILL_MODES[1:])
-def test_other_made_up_inputs_are_pythons(built: Built, echo: Package, fill_mode: str) -> None:
-    document = built.run("--model", echo.path, "--fill-mode", fill_mode, "--json").json
-    expected = random_inputs(echo.manifest.entries[0].inputs, 0, fill_mode)
-    assert (document["fill_mode"], document["seed"]) == (fill_mode, None)
-    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in expected.items()}
-    assert {recorded["name"]: recorded["sha256"] for recorded in document["inputs"]} == digests
 
 
 FORMS: dict[str, Callable[[Any], Any]] = {
@@ -371,7 +369,9 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("form", list(FORMS))
 def test_npz_round_trip(built: Built, echo: Package, tmp_path: Path, form: str) -> None:
     entry = echo.manifest.entries[0]
-    inputs = random_inputs(entry.inputs, SEED)
+    inputs = dict(random_inputs(entry.inputs, SEED))
+    special = [np.nan, np.inf, -np.inf, -0.0, 5e-324, np.finfo("float64").max]
+    inputs["in_float64"] = np.resize(special, (3, 2, 4))
     in_file, got_file = tmp_path / "in.npz", tmp_path / "out.npz"
     np.savez(in_file, **{name: FORMS[form](array) for name, array in inputs.items()})
     done = built.run("--model", echo.path, "--input", in_file, "--output", got_file)
@@ -383,17 +383,6 @@ def test_npz_round_trip(built: Built, echo: Package, tmp_path: Path, form: str) 
             assert back.dtype == array.dtype
             assert back.shape == array.shape
             assert back.tobytes() == array.tobytes(), name
-
-
-def test_special_floats_survive(built: Built, echo: Package, tmp_path: Path) -> None:
-    inputs = dict(random_inputs(echo.manifest.entries[0].inputs, SEED))
-    special = np.zeros((3, 2, 4), "float64")
-    special.flat[:6] = [np.nan, np.inf, -np.inf, -0.0, 5e-324, np.finfo("float64").max]
-    inputs["in_float64"] = special
-    np.savez(tmp_path / "in.npz", **inputs)
-    built.run("--model", echo.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
-    with np.load(tmp_path / "out.npz") as outputs:
-        assert outputs["out_float64"].tobytes() == special.tobytes()
 
 
 def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp_path: Path) -> None:
@@ -475,12 +464,6 @@ def test_dump_meta(built: Built, mixed: Package) -> None:
     assert "x float32[2, 3]" in text.out
 
 
-def test_nothing_but_the_document_on_stdout_and_nothing_on_stderr(built: Built, mixed: Package) -> None:
-    done = built.run("--model", mixed.path, "--json")
-    json.loads(done.out)
-    assert done.err == ""
-
-
 def test_help_lists_every_exit_code(built: Built) -> None:
     text = built.run("--help").out
     for code in (0, *range(USAGE, OUT_OF_MEMORY + 1)):
@@ -519,20 +502,47 @@ def test_no_package(built: Built, tmp_path: Path) -> None:
     built.run("--model", tmp_path).refused(PACKAGE, "mod.json", "does not exist")
 
 
-@pytest.mark.parametrize("version", [1, 6])
-def test_another_schema_version(built: Built, mixed: Package, tmp_path: Path, version: int) -> None:
-    package = mixed.changed(tmp_path / "p", schema_version=version)
-    built.run("--model", package.path).refused(
-        MISMATCH, f"schema version {version}", "reads 2 to 5", "adt build-target"
-    )
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"schema_version": 1}, ("schema version 1", "reads 2 to 5")),
+        ({"schema_version": 6}, ("schema version 6", "reads 2 to 5")),
+        ({"requires": ("sparse weights",)}, ("requires sparse weights",)),
+        ({"alignment": 128}, ("128 bytes", "64")),
+    ],
+)
+def test_packages_for_another_runner(
+    built: Built, mixed: Package, tmp_path: Path, changes: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    package = mixed.changed(tmp_path / "p", **changes)
+    built.run("--model", package.path).refused(MISMATCH, *words, "adt build-target")
 
 
-def test_schema_version_2_has_no_images(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.changed(tmp_path / "p", schema_version=2)
-    document = json.loads((package.path / MANIFEST).read_text())
-    del document["entries"][0]["images"]
-    (package.path / MANIFEST).write_text(json.dumps(document))
-    assert built.run("--model", package.path).code == 0
+def edited(mixed: Package, path: Path, edit: Callable[[dict[str, Any]], Any]) -> Path:
+    """Copy the package to *path* and let *edit* change its mod.json."""
+    shutil.copytree(mixed.path, path)
+    described = json.loads((path / MANIFEST).read_text())
+    edit(described)
+    (path / MANIFEST).write_text(json.dumps(described))
+    return path
+
+
+def as_version_2(described: dict[str, Any]) -> None:
+    described["schema_version"] = 2
+    del described["entries"][0]["images"]
+
+
+def with_newer_fields(described: dict[str, Any]) -> None:
+    entry = described["entries"][0]
+    for part in (described, described["target"], entry, entry["inputs"][0]):
+        part["of a newer adt"] = {"any": ["value", 1]}
+
+
+@pytest.mark.parametrize("edit", [as_version_2, with_newer_fields, lambda j: j.update(alignment=16)])
+def test_manifests_that_are_read(
+    built: Built, mixed: Package, tmp_path: Path, edit: Callable[[dict[str, Any]], Any]
+) -> None:
+    assert built.run("--model", edited(mixed, tmp_path / "p", edit)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -572,30 +582,8 @@ def test_wrong_field(
     edit: Callable[[dict[str, Any]], Any],
     words: tuple[str, ...],
 ) -> None:
-    shutil.copytree(mixed.path, tmp_path / "p")
-    described = json.loads((mixed.path / MANIFEST).read_text())
-    edit(described)
-    (tmp_path / "p" / MANIFEST).write_text(json.dumps(described))
-    built.run("--model", tmp_path / "p").refused(PACKAGE, "mod.json: ", *words)
-
-
-def test_a_newer_packages_fields_are_passed_over(built: Built, mixed: Package, tmp_path: Path) -> None:
-    shutil.copytree(mixed.path, tmp_path / "p")
-    described = json.loads((mixed.path / MANIFEST).read_text())
-    for part in (
-        described,
-        described["target"],
-        described["entries"][0],
-        described["entries"][0]["inputs"][0],
-    ):
-        part["of a newer adt"] = {"any": ["value", 1]}
-    (tmp_path / "p" / MANIFEST).write_text(json.dumps(described))
-    assert built.run("--model", tmp_path / "p").code == 0
-
-
-def test_what_a_package_requires_must_be_known(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.changed(tmp_path / "p", requires=("sparse weights",))
-    built.run("--model", package.path).refused(MISMATCH, "requires sparse weights", "adt build-target")
+    package = edited(mixed, tmp_path / "p", edit)
+    built.run("--model", package).refused(PACKAGE, "mod.json: ", *words)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "not json", '{"schema": '])
@@ -605,25 +593,11 @@ def test_manifest_that_is_no_json_object(built: Built, mixed: Package, tmp_path:
     built.run("--model", tmp_path / "p").refused(PACKAGE, "JSON")
 
 
-def test_alignment(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.changed(tmp_path / "p", alignment=128)
-    built.run("--model", package.path).refused(MISMATCH, "128 bytes", "64", "adt build-target")
-
-
-def test_smaller_alignment_is_fine(built: Built, mixed: Package, tmp_path: Path) -> None:
-    assert built.run("--model", mixed.changed(tmp_path / "p", alignment=16).path).code == 0
-
-
 def test_machine(built: Built, mixed: Package, tmp_path: Path) -> None:
     library = bytearray((mixed.path / LIBRARY).read_bytes())
     struct.pack_into("<H", library, 18, 183)  # e_machine: EM_AARCH64
     package = mixed.with_file(tmp_path / "p", LIBRARY, bytes(library))
     built.run("--model", package.path).refused(MISMATCH, "is for AARCH64", "adt compile --for")
-
-
-def test_library_that_is_no_elf_file(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.with_file(tmp_path / "p", LIBRARY, b"MZ")
-    built.run("--model", package.path).refused(PACKAGE, "no ELF library")
 
 
 def test_context_symbols(built: Built, mixed: Package, tmp_path: Path) -> None:
@@ -684,20 +658,34 @@ def compiled_library(directory: Path, source: str) -> bytes:
     return (directory / "lib.so").read_bytes()
 
 
-def test_library_without_a_model(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, "int unused;"))
-    built.run("--model", package.path).refused(PACKAGE, "cannot load", "no Relax VM executable")
-
-
-def test_library_with_an_unknown_symbol(built: Built, mixed: Package, tmp_path: Path) -> None:
-    source = "extern int of_another_age; int* needs_it = &of_another_age;"
-    package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, source))
-    built.run("--model", package.path).refused(MISMATCH, "cannot load", "of_another_age")
-
-
-def test_parameters_that_are_none(built: Built, mixed: Package, tmp_path: Path) -> None:
-    package = mixed.with_file(tmp_path / "p", PARAMS, b"what is this")
-    built.run("--model", package.path).refused(PACKAGE, PARAMS)
+@pytest.mark.parametrize(
+    ("name", "content", "code", "words"),
+    [
+        (LIBRARY, b"MZ", PACKAGE, ("no ELF library",)),
+        (LIBRARY, "int unused;", PACKAGE, ("cannot load", "no Relax VM executable")),
+        (
+            LIBRARY,
+            "extern int of_another_age; int* needs_it = &of_another_age;",
+            MISMATCH,
+            ("cannot load", "of_another_age"),
+        ),
+        (PARAMS, b"what is this", PACKAGE, (PARAMS,)),
+    ],
+)
+def test_files_of_no_use(
+    built: Built,
+    mixed: Package,
+    tmp_path: Path,
+    name: str,
+    content: bytes | str,
+    code: int,
+    words: tuple[str, ...],
+) -> None:
+    """Compile a library from C, where *content* is that."""
+    if isinstance(content, str):
+        content = compiled_library(tmp_path, content)
+    package = mixed.with_file(tmp_path / "p", name, content)
+    built.run("--model", package.path).refused(code, *words)
 
 
 def test_parameter_that_is_missing(built: Built, mixed: Package, tmp_path: Path) -> None:
@@ -920,13 +908,10 @@ def test_archive_written_to_a_pipe(built: Built, symbolic: Package, tmp_path: Pa
         assert outputs["z"].tolist() == [2, 2]
 
 
-def test_missing_input_file(built: Built, mixed: Package, tmp_path: Path) -> None:
+def test_no_input_file(built: Built, mixed: Package, tmp_path: Path) -> None:
     built.run("--model", mixed.path, "--input", tmp_path / "none.npz").refused(
         INPUT, "does not exist", "none.npz"
     )
-
-
-def test_directory_as_input(built: Built, mixed: Package, tmp_path: Path) -> None:
     done = built.run("--model", mixed.path, "--input", tmp_path)
     done.refused(INPUT, f"{tmp_path} is not in a regular file")
 
