@@ -111,17 +111,6 @@ def test_only_the_changed_file_is_sent(phone: Device, bundle: TargetBundle, pack
     assert report.sent_bytes == 5
 
 
-def test_files_are_where_and_what_they_should_be(
-    phone: Device, bundle: TargetBundle, package: ModelPackage, tmp_path: Path
-) -> None:
-    there = put(phone, bundle, package).deployment.directory
-    assert sorted(entries(phone, f"{there}/model")) == ["mod.json", "mod.params", "mod.so"]
-    phone.pull(f"{there}/lib/large one.so", tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == bundle.file("lib/large one.so").read_bytes()
-    assert entries(phone, f"{BASE}/tmp") == []
-    phone.shell(["test", "-x", f"{there}/bin/rtvm"])
-
-
 @pytest.mark.parametrize("damage", ["echo bad >", "rm -f", ": >"])
 def test_a_damaged_store_entry_is_sent_again(
     phone: Device, bundle: TargetBundle, package: ModelPackage, damage: str
@@ -193,70 +182,6 @@ def test_a_full_device_loses_nothing(
         assert put(device, bundle, package).sent_bytes == 0
     finally:
         native_rack.stop_all()
-
-
-def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(
-    native_rack: Rack, tmp_path: Path
-) -> None:
-    device = native_rack.start("mortal")
-    bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
-    old = put(device, bundle, package)
-    larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
-    killed = []
-
-    def die(_: str, done: int, __: int) -> None:
-        if not killed and done > 1 << 20:
-            killed.append(native_rack.kill("mortal"))
-
-    try:
-        with pytest.raises((DeviceError, DeviceNotReady, NoDevice)):
-            deploy(device, larger, package, user="tester", progress=die)
-        assert killed
-        info = native_rack.boot("mortal", port=killed[0].port)
-        back = selection.select(info.serial)
-        assert runs(back, old)
-        new = put(back, larger, package)
-        assert new.sent_files == ("lib/huge.so",)
-        assert entries(back, f"{BASE}/tmp") == [], "what the dead push left is removed"
-        assert runs(back, new)
-    finally:
-        native_rack.stop_all()
-
-
-PUSH = """
-import sys, time
-from pathlib import Path
-from adt.device import selection
-from adt.device.deploy.store import deploy
-from adt.package.package import load_package
-from adt.bundle.bundle import load_bundle
-
-def slow(name, done, total):
-    print(name, done, flush=True)
-    time.sleep(0.2)
-
-deploy(selection.select(sys.argv[1]), load_bundle(Path(sys.argv[2])), load_package(Path(sys.argv[3])),
-       user="tester", progress=slow)
-"""
-
-
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
-def test_adt_killed_while_it_sends_leaves_no_trace(
-    phone: Device, tmp_path: Path, package: ModelPackage, sig: signal.Signals
-) -> None:
-    bundle = make_bundle(tmp_path / "b")
-    old = put(phone, bundle, package)
-    larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
-    with child(PUSH, phone.serial, str(larger.path), str(package.path)) as sending:
-        assert sending.stdout is not None
-        assert "huge" in sending.stdout.readline()
-        assert entries(phone, f"{BASE}/tmp") != []
-        sending.send_signal(sig)
-        assert sending.wait(120) != 0
-    wait_for(lambda: entries(phone, f"{BASE}/tmp") == [], "the dead push's files are removed")
-    wait_for(lambda: not [line for line in processes(phone) if "adt" in line], "nothing of it runs")
-    assert runs(phone, old)
-    assert put(phone, larger, package).sent_files == ("lib/huge.so",)
 
 
 def test_a_run_brings_outputs_back_and_leaves_no_directory(
@@ -335,16 +260,6 @@ def test_a_killed_run_leaves_neither_process_nor_directory(
         assert running.wait(120) != 0
     wait_for(lambda: not any("sleep 4321" in line for line in processes(phone)), "the program is ended")
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
-
-
-def test_a_stopped_device_makes_a_run_fail(
-    native_rack: Rack, bundle: TargetBundle, package: ModelPackage
-) -> None:
-    device = native_rack.start("brief")
-    deployment = put(device, bundle, package).deployment
-    native_rack.stop("brief")
-    with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
-        DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=60)
 
 
 def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(
