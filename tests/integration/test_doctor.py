@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -111,12 +110,6 @@ def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert checks["virtual device"]["status"] == "warning"
 
 
-def test_an_unknown_area() -> None:
-    done = invoke("doctor", "hots")
-    assert done.returncode == 2
-    assert "'host'" in done.stderr
-
-
 def test_ndk_and_a_wrong_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -152,14 +145,6 @@ def test_looking_starts_no_server_and_the_fix_does(native_rack: Rack) -> None:
     assert mended["by_name"]["adb server"]["status"] == "ok"
     assert str(adb.find_adb().path) in mended["by_name"]["adb server"]["origin"]
     assert mended["by_name"]["devices"]["status"] == "failed"
-
-
-def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(silent.getsockname()[1]))
-        check = doctor("device", code=FAILED)["by_name"]["adb server"]
-    assert "longer than" in check["found"]
-    assert f"pid {os.getpid()}" in check["origin"]
 
 
 def fake_adb(directory: Path, version: str, protocol: int) -> None:
