@@ -188,12 +188,6 @@ def test_open_dimensions_must_be_given(tmp_path: Path) -> None:
     assert entry["inputs"][0]["shape"] == [2, 5, 4] and entry["outputs"][0]["shape"] == [2, 5, 3]
 
 
-def test_a_directory_that_is_no_package_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("x")
-    done = adt("compile", MAGIKA, "--for", "host", "-o", tmp_path)
-    assert done.returncode == 11 and (tmp_path / "precious").read_text() == "x"
-
-
 def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Path) -> None:
     """Import a split's sizes and a clip's limits as values, which weights are not."""
     nodes = [
