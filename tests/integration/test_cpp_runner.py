@@ -659,33 +659,28 @@ def compiled_library(directory: Path, source: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "code", "words"),
+    ("name", "content", "words"),
     [
-        (LIBRARY, b"MZ", PACKAGE, ("no ELF library",)),
-        (LIBRARY, "int unused;", PACKAGE, ("cannot load", "no Relax VM executable")),
-        (
-            LIBRARY,
-            "extern int of_another_age; int* needs_it = &of_another_age;",
-            MISMATCH,
-            ("cannot load", "of_another_age"),
-        ),
-        (PARAMS, b"what is this", PACKAGE, (PARAMS,)),
+        (LIBRARY, b"MZ", ("no ELF library",)),
+        (LIBRARY, "int unused;", ("cannot load", "no Relax VM executable")),
+        (PARAMS, b"what is this", (PARAMS,)),
     ],
 )
 def test_files_of_no_use(
-    built: Built,
-    mixed: Package,
-    tmp_path: Path,
-    name: str,
-    content: bytes | str,
-    code: int,
-    words: tuple[str, ...],
+    built: Built, mixed: Package, tmp_path: Path, name: str, content: bytes | str, words: tuple[str, ...]
 ) -> None:
     """Compile a library from C, where *content* is that."""
     if isinstance(content, str):
         content = compiled_library(tmp_path, content)
     package = mixed.with_file(tmp_path / "p", name, content)
-    built.run("--model", package.path).refused(code, *words)
+    built.run("--model", package.path).refused(PACKAGE, *words)
+
+
+def test_library_with_an_unknown_symbol(built: Built, mixed: Package, tmp_path: Path) -> None:
+    """Keep it from the sanitizers, which see 40 bytes that libtvm_ffi does not free."""
+    source = "extern int of_another_age; int* needs_it = &of_another_age;"
+    package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, source))
+    built.run("--model", package.path).refused(MISMATCH, "cannot load", "of_another_age")
 
 
 def test_parameter_that_is_missing(built: Built, mixed: Package, tmp_path: Path) -> None:

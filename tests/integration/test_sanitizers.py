@@ -1,6 +1,7 @@
 """The runner's own tests once more, on programs that the address and undefined-behaviour sanitizers watch.
 
 Left out is what runs on OpenCL: drivers, PoCL among them, are not built for the sanitizers' memory.
+Input files that are damaged are seeds of the fuzz targets (test_fuzz.py), which the same sanitizers watch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from test_cpp_runner import (  # noqa: F401  # pytest runs the tests with this m
     symbolic,
     test_archive_written_to_a_pipe,
     test_arguments_that_mod_json_does_not_describe,
-    test_bad_input_file,
     test_context_symbols,
     test_file_in_file_out,
     test_files_of_no_use,
