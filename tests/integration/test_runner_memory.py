@@ -22,7 +22,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.mark.parametrize(
     "name",
-    ["memory_of_shapes", "parameters_are_pages_of_the_file", "memory_of_sessions", "memory_of_packages"],
+    ["memory_of_shapes", "parameters_are_in_memory_once", "memory_of_packages"],
 )
 def test_memory(case: Case, name: str) -> None:
     case(name)

@@ -484,21 +484,26 @@ def memory_of_shapes(library: Library, symbolic: Path) -> None:
     assert freed < 8_000_000, freed
 
 
-def parameters_are_pages_of_the_file(library: Library, large: Path) -> None:
-    """Share 64 MiB of pages between handles, which the system may take back."""
+def parameters_are_in_memory_once(library: Library, large: Path) -> None:
+    """Share 64 MiB of pages, which the system may take back, between handles and between their sessions."""
 
     def own() -> int:
         resident_pages, file_pages = map(int, Path("/proc/self/statm").read_text().split()[1:3])
         return (resident_pages - file_pages) * os.sysconf("SC_PAGESIZE")
 
-    before = own()
-    runners = [Runner(library, large) for _ in range(3)]
-    for runner in runners:
+    def use(runner: Runner) -> Runner:
         runner.set(0, np.full(1, 7, "float32"))
         runner.run()
         assert runner.get(0) == 7
+        return runner
+
+    before = own()
+    runners = [use(Runner(library, large)) for _ in range(3)]
     grown = own() - before
     assert grown < 8_000_000, grown
+    before = resident()
+    runners += [use(runners[0].session()) for _ in range(3)]
+    assert resident() - before < 4_000_000, resident() - before
     for runner in runners:
         runner.free()
 
@@ -562,21 +567,6 @@ def sessions_share_weights(library: Library, large: Path) -> None:
     for runner in (first, *others):
         runner.free()
     assert (count() == empty).all()
-
-
-def memory_of_sessions(library: Library, large: Path) -> None:
-    """Keep 64 MiB of weights of four sessions once, copied or in place."""
-
-    first = Runner(library, large)
-    first.set(0, np.full(1, 7, "float32"))
-    first.run()
-    before = resident()
-    others = [first.session() for _ in range(3)]
-    for runner in others:
-        runner.set(0, np.full(1, 7, "float32"))
-        runner.run()
-        assert runner.get(0) == 7
-    assert resident() - before < 4_000_000, resident() - before
 
 
 def memory_of_packages(library: Library, mixed: Path, tmp_path: Path) -> None:
