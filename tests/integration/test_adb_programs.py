@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import probe, selection
 from adt.device.deploy.store import deploy
 from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError
-from support.devices.fixtures import NATIVE, Rack, adb_server, ask
+from support.devices.fixtures import Rack, adb_server, ask
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
@@ -30,13 +29,6 @@ def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
     """Identify the server by its program: both versions speak the same protocol."""
     running = Path(f"/proc/{adb_server()}/exe").resolve()
     assert running == adb.find_adb().path.resolve()
-
-
-def test_devices_are_listed_and_described(phone: Device) -> None:
-    (device,) = probe.overview(seconds=5)
-    assert (device.serial, device.state, device.abis) == (phone.serial, "device", (NATIVE.name,))
-    assert "shell_v2" in phone.features
-    assert selection.select().serial == phone.serial
 
 
 def test_commands_have_both_streams_and_their_exit_code(phone: Device) -> None:

@@ -204,21 +204,6 @@ def test_a_ready_device_its_deployment_its_package_and_its_room(
         native_rack.stop_all()
 
 
-def test_an_unauthorized_device(native_rack: Rack) -> None:
-    info = native_rack.boot("locked", faults=["unauthorized"])
-    try:
-        with pytest.raises(NoDevice):
-            selection.connect(info.serial)
-        result = doctor("device", "--serial", info.serial, code=FAILED)["by_name"][f"device {info.serial}"]
-        assert "unauthorized" in result["found"] and "Allow USB debugging" in result["remedy"]
-        ready = native_rack.start("good")
-        result = doctor("device")["by_name"]  # it is passed over for the one that works
-        assert result[f"device {info.serial}"]["status"] == "warning"
-        assert result[f"{ready.serial}: programs"]["status"] == "ok"
-    finally:
-        native_rack.stop_all()
-
-
 def test_an_offline_device(native_rack: Rack) -> None:
     info = native_rack.boot("dark", faults=["offline"])
 
