@@ -64,12 +64,6 @@ def test_a_linker_knows_packages_apart(tmp_path: Path, monkeypatch: pytest.Monke
     assert soname("small", "again") == names[0]
 
 
-def test_rtvm_runs_it_natively(model: Path, host_package: Path) -> None:
-    inputs = {"bytes": np.random.default_rng(1).integers(0, 257, (1, 2048)).astype(np.int32)}
-    (expected,) = run(onnx.load(model), inputs).values()
-    assert np.abs(outputs_of(host_package, inputs)["target_label"] - expected).max() <= 1e-5
-
-
 @pytest.mark.parametrize("alignment", [32, 64])
 def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, alignment: int) -> None:
     """Align to 32 bytes for a device's runtime, where the compiler's wheel assumes 64 of every argument."""
