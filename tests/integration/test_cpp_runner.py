@@ -626,10 +626,6 @@ def test_missing_file(built: Built, mixed: Package, tmp_path: Path, name: str) -
     built.run("--model", tmp_path / "p").refused(PACKAGE, name)
 
 
-def test_device_that_the_package_is_not_for(built: Built, mixed: Package) -> None:
-    built.run("--model", mixed.path, "--device", "opencl").refused(MISMATCH, "compiled for the device cpu")
-
-
 def test_device_that_the_runner_does_not_know(built: Built, mixed: Package, tmp_path: Path) -> None:
     target = dataclasses.replace(mixed.manifest.target, device="npu", vdevices=("npu",))
     built.run("--model", mixed.changed(tmp_path / "p", target=target).path).refused(

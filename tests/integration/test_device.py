@@ -18,7 +18,6 @@ from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack, child, entries, processes
-from support.devices.ports import free_port
 from support.waiting import wait_for
 
 
@@ -116,11 +115,6 @@ def _try_to_connect(serial: str) -> None:
         return
 
 
-def test_connecting_to_nothing_is_an_error(alone: Rack) -> None:
-    with pytest.raises(NoDevice, match="cannot connect"):
-        selection.connect(f"127.0.0.1:{free_port()}")
-
-
 def test_a_device_that_died_is_not_used(alone: Rack) -> None:
     device = alone.start("mortal")
     alone.kill("mortal")
@@ -147,16 +141,6 @@ def test_exit_codes_and_both_streams_come_back(phone: Device, code: int) -> None
 
 def test_a_program_ended_by_a_signal_has_its_number(phone: Device) -> None:
     assert phone.script("kill -SEGV $$", check=False).exit_code == 128 + signal.SIGSEGV
-
-
-def test_a_missing_program_is_an_error_with_its_words(phone: Device) -> None:
-    with pytest.raises(DeviceError, match="exit code 127") as caught:
-        phone.shell(["no-such-program"])
-    assert "no-such-program" in caught.value.details
-
-
-def test_a_program_reads_end_of_file(phone: Device) -> None:
-    assert phone.shell(["cat"]).out == ""
 
 
 def test_output_is_seen_while_the_command_runs(phone: Device) -> None:

@@ -16,7 +16,6 @@ from adt.verbs.verify import VerifyResult
 from support.devices.fixtures import Rack
 from support.models import vision
 from support.models.onnx_graphs import graph_of, node, write
-from support.models.small import MAGIKA
 from support.sampling import of_each_run
 
 
@@ -49,13 +48,6 @@ def verified(model: Path, out: Path, place: Place) -> VerifyResult:
     result = adt.verify(package.path, serial=place.serial, timeout=500)
     assert result.verification.passed
     return result
-
-
-@pytest.mark.nightly  # its kernels run in test_targets.py, on this machine's driver
-def test_a_real_model(place: Place, tmp_path: Path) -> None:
-    """Run tensors whose names have slashes, which are no identifiers of OpenCL C."""
-    result = verified(MAGIKA, tmp_path / "magika", place)
-    assert result.outputs["target_label"].shape == (1, 214)
 
 
 def matrix_vector(path: Path) -> Path:

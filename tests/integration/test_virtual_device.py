@@ -35,7 +35,6 @@ from support.devices.virtual import (
     pids_in_namespace,
     pids_inside,
     places,
-    sha256,
 )
 from support.waiting import wait_for
 
@@ -80,12 +79,6 @@ def test_listens_on_loopback_only(phone: Phone) -> None:
 
 
 # shell -----------------------------------------------------------------------------------------
-
-
-def test_exit_code_and_stderr(phone: Phone) -> None:
-    done = phone("shell", "echo out; echo err >&2; exit 7", rc=7)
-    assert (done.stdout, done.stderr) == ("out\n", "err\n")
-    assert phone("shell", "kill -9 $$", rc=137)
 
 
 def test_standard_input(phone: Phone) -> None:
@@ -155,16 +148,6 @@ def test_orphans_are_reaped(phone: Phone) -> None:
 
 
 # files -----------------------------------------------------------------------------------------
-
-
-def test_50_megabytes_there_and_back(phone: Phone, tmp_path: Path) -> None:
-    there, back = tmp_path / "there", tmp_path / "back"
-    there.write_bytes(os.urandom(50_000_000))
-    phone("push", there, f"{TMP}/big")
-    assert sha256(state.home("main").data / "local/tmp/big") == sha256(there)
-    phone("pull", f"{TMP}/big", back)
-    assert sha256(back) == sha256(there)
-    phone.shell(f"rm {TMP}/big")
 
 
 def test_directories(phone: Phone, tmp_path: Path) -> None:
