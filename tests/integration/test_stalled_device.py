@@ -178,30 +178,27 @@ def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> No
     assert invoke(*words, "--timeout", 300).returncode == 0, "the remedy"
 
 
+PACKAGE = "PACKAGE"
+"""Word that stands for the package."""
+
+
 @pytest.mark.parametrize(
     ("words", "stall"),
     [
-        (("run",), "4k"),
-        (("verify",), "6k"),
-        (("profile",), "6k"),
-        (("run", "--via", "rpc"), "5k"),
-        (("run", "--via", "rpc"), "9k"),
+        (("run", PACKAGE), "4k"),
+        (("verify", PACKAGE), "6k"),
+        (("profile", PACKAGE), "6k"),
+        (("run", PACKAGE, "--via", "rpc"), "5k"),
+        (("run", PACKAGE, "--via", "rpc"), "9k"),
+        *((("rpc", "start", "--no-tracker"), stall) for stall in ("3k", "4500", "5k")),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )
-def test_one_ctrl_c_ends_what_runs_a_package(
+def test_one_ctrl_c_ends_what_works_with_a_device(
     device: Device, package: Path, words: tuple[str, ...], stall: str
 ) -> None:
-    with verb(words[0], package, *words[1:], "--serial", device.serial, "--json", stall=stall) as running:
-        running.stalls()
-        running.interrupt()
-        interrupted_document(running)
-
-
-@pytest.mark.parametrize("stall", ["3k", "4500", "5k"])
-@pytest.mark.usefixtures("package")
-def test_one_ctrl_c_ends_the_start_of_a_server(device: Device, stall: str) -> None:
-    with verb("rpc", "start", "--serial", device.serial, "--no-tracker", "--json", stall=stall) as running:
+    given = [package if word == PACKAGE else word for word in words]
+    with verb(*given, "--serial", device.serial, "--json", stall=stall) as running:
         running.stalls()
         running.interrupt()
         interrupted_document(running)
