@@ -570,14 +570,9 @@ def test_the_samples_view_model_closes_frames_and_model(
     compiled = compile_kotlin(kotlin, tmp_path / "app", classpath=[classes, *generated.android])
     (tmp_path / "lib").mkdir()
     shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
-    assets = Application(tmp_path, "", generated).assets(onet, stem="face")
-    output = run(
-        "java", "-Xcheck:jni", *BRIEF, *standin_assets.JVM_OPTIONS,
-        f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
-        f"-Djava.library.path={generated.library.parent}",
-        "-cp", class_path(classes, *generated.android, *compiled),
-        f"{RUNTIME_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
-    )  # fmt: skip
+    application = Application(tmp_path, class_path(classes, *generated.android, *compiled), generated)
+    assets, cases = application.assets(onet, stem="face"), f"{RUNTIME_PACKAGE}.AppCasesKt"
+    output = application.java(tmp_path / "cache", assets=assets, cls=cases)
     assert output.endswith("done\n"), output
     assert "warning" not in output.lower(), output
 
