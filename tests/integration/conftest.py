@@ -90,3 +90,16 @@ def host_bundle() -> TargetBundle:
 def native_bundle() -> TargetBundle:
     """Build the programs of a virtual device with this machine's processor."""
     return adt.build_target(platform=NATIVE.linux_platform).bundle
+
+
+@pytest.fixture(scope="module")
+def on_cpu(model: Path, host_bundle: TargetBundle) -> Path:
+    """Compile the module's model for this machine's CPU, for which there is a bundle."""
+    return adt.compile(model, out=model.parent / "on_cpu", platform="host", check=False).path
+
+
+@pytest.fixture(scope="module")
+def on_pocl(model: Path) -> Path:
+    """Compile the module's model for OpenCL on this machine's CPU."""
+    out = model.parent / "on_pocl"
+    return adt.compile(model, out=out, platform="host", target="opencl", check=False).path

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import adt as api
 from adt.measure import history
 from support.codegen.browser import browser
 from support.devices.fixtures import Rack
@@ -34,21 +33,8 @@ def own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_model(tmp_path_factory.mktemp("model") / "small.onnx", op="Sigmoid", dims=(64, 4))
-
-
-@pytest.fixture(scope="module")
-def on_cpu(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    api.build_target(platform="host")
-    out = tmp_path_factory.mktemp("p") / "cpu"
-    return api.compile(onnx_file, out=out, platform="host", check=False).path
-
-
-@pytest.fixture(scope="module")
-def on_pocl(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("p") / "opencl"
-    return api.compile(onnx_file, out=out, platform="host", target="opencl", check=False).path
 
 
 @pytest.fixture(scope="module")
@@ -246,13 +232,13 @@ def test_nothing_emulated_is_compared(virtual: tuple[str, Path]) -> None:
     assert document["a"]["speed"] is None and document["b"]["speed"] is None and not document["round_ms"]
 
 
-def test_the_screenshots_of_the_documentation(on_cpu: Path, onnx_file: Path, tmp_path: Path) -> None:
+def test_the_screenshots_of_the_documentation(on_cpu: Path, model: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     docs = Path(__file__).parents[2] / "docs"
     printed = program_output(
         sys.executable,
-        *(docs / "screenshots.py", on_cpu, onnx_file, tmp_path),
+        *(docs / "screenshots.py", on_cpu, model, tmp_path),
         ADT_DATA_DIR=str(tmp_path / "data"),
     )
     pictures = [f"{name}.png" for name in ("profile", "inspect", "report", "up", "tune")]

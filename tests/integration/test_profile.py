@@ -75,19 +75,6 @@ def page(started: Page) -> Page:
 
 
 @pytest.fixture(scope="module")
-def on_cpu(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    api.build_target(platform="host")
-    out = tmp_path_factory.mktemp("p") / "cpu"
-    return api.compile(model, out=out, platform="host", check=False).path
-
-
-@pytest.fixture(scope="module")
-def on_pocl(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("p") / "opencl"
-    return api.compile(model, out=out, platform="host", target="opencl", check=False).path
-
-
-@pytest.fixture(scope="module")
 def profile(on_cpu: Path) -> Profile:
     return api.profile(on_cpu, runs=3, warmup_runs=1)
 
