@@ -464,12 +464,6 @@ def test_dump_meta(built: Built, mixed: Package) -> None:
     assert "x float32[2, 3]" in text.out
 
 
-def test_help_lists_every_exit_code(built: Built) -> None:
-    text = built.run("--help").out
-    for code in (0, *range(USAGE, OUT_OF_MEMORY + 1)):
-        assert f"\n  {code}  " in text
-
-
 # ---- refusals: the command line ---------------------------------------------------------------
 
 

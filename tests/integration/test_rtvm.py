@@ -122,8 +122,9 @@ def test_wrong_command_lines(rtvm: Rtvm, on_cpu: ModelPackage, arguments: list[s
     rtvm("--model", on_cpu.path, *arguments).refused(USAGE, words)
 
 
-def test_help_names_every_option(rtvm: Rtvm) -> None:
+def test_help_names_every_option_and_exit_code(rtvm: Rtvm) -> None:
     text = rtvm("--help").out
+    assert all(f"\n  {code}  " in text for code in (0, *range(2, 10)))
     for option in (
         "model", "device", "input", "output", "dump-meta", "pre-compiled", "program-cache", "profile", "dry-run",
         "run-count", "zero-copy", "json", "threads", "affinity", "seed", "fill-mode", "warmup-ms", "min-seconds", "max-seconds",
