@@ -5,6 +5,8 @@ import json
 import signal
 import sqlite3
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.networks.builder import Network
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
-from adt.rpc import tracker
+from adt.options.sections import PortRange
+from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from adt.verbs import tune_places
 from support.devices.fixtures import Rack
+from support.devices.ports import free_port
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.waiting import wait_for
 
+BAD_SERVER = Path(__file__).parents[1] / "support/standins/bad_rpc_server.py"
 SECONDS = 120.0
 """For what must happen at all."""
 QUICK = ("--tuner", "random", "--min-repeat-ms", "1", "--number", "1")
@@ -118,6 +123,65 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
     faster = [task for task in tasks if task["times_as_fast"] and task["times_as_fast"] > 1]
     assert package["package"]["tuned"] == sum(len(task["kernels"]) for task in faster)
     assert run_adt("verify", tmp_path / "pkg").returncode == 0
+
+
+@contextlib.contextmanager
+def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server on this machine that registers with the tracker at *address*."""
+    words = board.arguments(key="rack", port=port, tracker=address)
+    with tempfile.TemporaryFile() as log, board.run_server(bundle, words, output=log.fileno()) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def bad_server(address: str, port: int, behaviour: str) -> Iterator[None]:
+    """Start a server whose second timing of a session goes wrong."""
+    command = [sys.executable, BAD_SERVER, behaviour, "2", str(port), address, "rack"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            kill_all(process)
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    for member in (*family(process), psutil.Process(process.pid)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+
+
+@pytest.mark.nightly  # test_tune_fleet.py has more of this, without the search
+def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
+    network: Path, host_bundle: TargetBundle, tmp_path: Path
+) -> None:
+    port = free_port()
+    address = tracker.start(PortRange(port, port)).address
+    database = tmp_path / "db"
+    with contextlib.ExitStack() as held:
+        held.callback(tracker.stop)
+        ports = [free_port() for _ in range(4)]
+        good, leaving, hanging, crashing = names = [f"127.0.0.1:{port}" for port in ports]
+        held.enter_context(good_server(host_bundle, address, ports[0]))
+        leaves = held.enter_context(good_server(host_bundle, address, ports[1]))
+        held.enter_context(bad_server(address, ports[2], "hang"))
+        held.enter_context(bad_server(address, ports[3], "crash"))
+        wait_for(lambda: wire.summary(address).queue("rack").total == 4)
+        words = (network, "--for", "host", "--target", "cpu", "--key", "rack", "--tracker", address)
+        with tuning(*words, "--trials", 64, "--timeout", 2, *QUICK, "--db", database, "--json") as process:
+            wait_for(lambda: {record["on"]["name"] for record in records(database)} == set(names))
+            kill_all(leaves)
+            output, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, output
+        assert wire.summary(address).queue("rack").total >= 1, "the tracker was there before, and stays"
+    document = json.loads(output[output.index("{\n") :])
+    devices = {device["name"]: device for device in document["devices"]}
+    assert set(devices) == set(names), devices
+    assert devices[leaving]["state"] == "left"
+    for name in (hanging, crashing):
+        assert devices[name]["note"], devices
+    assert devices[good]["measured"] > 4 and not devices[good]["failed"]
+    assert document["done"] == 64 and not document["interrupted"]
+    assert any(task["times_as_fast"] for task in document["tasks"])
 
 
 @pytest.mark.nightly
