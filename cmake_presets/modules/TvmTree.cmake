@@ -196,9 +196,4 @@ function(adt_shorten_tvm)
     TARGET_DIRECTORY tvm_runtime_objs
     PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
   )
-  set_property(
-    SOURCE "${ADT_TVM_SOURCE}/src/runtime/contrib/sort/sort.cc"
-    TARGET_DIRECTORY tvm_runtime_objs
-    PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1> # -O3: 6 s more to compile, a tenth less to run
-  )
 endfunction()
