@@ -1,4 +1,4 @@
-"""What the faults of the virtual device leave behind; that each strikes, the tests of what meets them show."""
+"""State that faults of the virtual device leave; tests of what meets a fault show that it strikes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

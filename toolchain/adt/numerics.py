@@ -38,7 +38,7 @@ graph, another schedule. A wrong index or a wrong rewrite is off by far more."""
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 """Types of quantised tensors: a value on the edge of two may become either, so they may be off by one."""
 MAX_CHANGED = 0.01
-"""Share of a whole-number output that may differ: of nearly equal scores, either may be the largest."""
+"""Share of an integer output that may differ: of nearly equal scores, either may be the largest."""
 
 LAST_PLACE = 2.0**-20
 """Share of an input's elements that hardly changes them: where outputs change much by that, other kernels

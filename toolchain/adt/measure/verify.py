@@ -31,7 +31,7 @@ class OutputComparison:
     max_rel_allowed: float = 0.0
     """Largest one relative to the reference's largest magnitude."""
     changed: float = 0.0
-    """Share of a whole-number output's elements that are off by more."""
+    """Share of an integer output's elements that are off by more."""
     note: str = ""
     """Reason why it passes when not by the usual tolerance: a step, a share, equal NaNs."""
     options: tuple[str, ...] = ()

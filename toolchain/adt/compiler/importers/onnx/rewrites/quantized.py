@@ -1,4 +1,4 @@
-"""Quantized operators, with floats between (dequantize, compute, quantize), and whole-number products.
+"""Quantized operators, with floats between (dequantize, compute, quantize), and integer products.
 
 What onnxruntime fuses from such a graph is written apart again; TVM has converters for the
 parts. Results may differ by one quantum where a value lies on the edge of two.
