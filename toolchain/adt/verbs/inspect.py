@@ -186,7 +186,7 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
 
 
 class InspectFlags(Options):
-    """Choice of the view; the first thirteen flags exclude each other."""
+    """Choice of the view: those in :data:`VIEWS` exclude each other."""
 
     opencl: bool = option("Show the OpenCL source of the kernels.", default=False)
     cuda: bool = option("Show the CUDA source of the kernels.", default=False)
@@ -218,7 +218,7 @@ class InspectFlags(Options):
 @command("adt inspect model-pkg --html model.html")
 def inspect_command(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
-    shown = [name for name, value in list(values_of(flags).items())[:13] if value]
+    shown = [name for name, value in values_of(flags).items() if value and name in VIEWS]
     _check_flags(shown, flags)
     inspection = inspect(package)
     fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, flags)
