@@ -59,9 +59,10 @@ SMALL_CLASSIFIER = """
 import json
 from PIL import Image
 from adt.compiler.networks.builder import Network
-from adt.verbs.options import PROTOCOL
+from adt.options.option import options_of
+from adt.verbs.options import TimingOptions
 
-PROTOCOL.default = "quick"  # for the comparison after tuning
+options_of(TimingOptions)["protocol"].default = "quick"  # for the comparison after tuning
 
 def download(directory):
     Image.new("RGB", (40, 30), "orange").save(directory / "cat.png")

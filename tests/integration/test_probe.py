@@ -442,12 +442,12 @@ def test_code_for_the_features_of_a_device_runs(
     bundle: Path, phone: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compile for a made-up device; the emulator's CPU has its features."""
-    from adt.verbs import device as probing
+    from adt.verbs import compile as compiling
 
     clusters = (CpuCluster((0,), "Cortex-A55", "0x41/0xd05", None, None, None, ""),)
     made_up = Cpu(clusters, ("fp", "asimd", "fphp", "asimdhp", "asimddp"))
-    real = probing.probe_device
-    monkeypatch.setattr(probing, "probe_device", lambda device: replace(real(device), cpu=made_up))
+    real = compiling.probe_device
+    monkeypatch.setattr(compiling, "probe_device", lambda device: replace(real(device), cpu=made_up))
     model = vision.mixed_blocks(tmp_path / "mixed.onnx")
     package = adt.compile(model, like=phone.serial, out=tmp_path / "pkg")
     assert package.manifest.like and package.manifest.like.cpu_features == ("+dotprod", "+fullfp16")
