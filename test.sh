@@ -27,10 +27,19 @@ if [ "$mode" = -- ]; then
   exec python -m pytest "$@"
 fi
 
-# build_early PLATFORM: for the integration tests, on what the checks and the unit tests leave of the cores.
+# build_early OPTIONS...: one bundle after the other, for the integration tests, on what the checks and the unit tests
+# leave of the cores. A test that builds one itself keeps others waiting for the directory that they share.
 build_early() {
   [ "$mode" != --fast ] || return 0
-  ADT_TVM_PROVIDER=registry nice adt build-target --for "$1" >/dev/null 2>&1 &
+  (
+    trap 'kill "$build"; exit' TERM
+    for options in "$@"; do
+      read -ra words <<<"$options"
+      ADT_TVM_PROVIDER=registry nice adt build-target --for "${words[@]}" >/dev/null 2>&1 &
+      build=$!
+      wait "$build" || true
+    done
+  ) &
   early=$!
 }
 # wait_for_early: the tests say what is wrong.
@@ -50,7 +59,7 @@ NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$site" # every link lead
 rm -r "$site"
 
 wait_for_early
-build_early linux-aarch64
+build_early linux-aarch64 "host --xnnpack" "linux-aarch64 --xnnpack"
 say "unit tests"
 longest_first=(--dist loadfile --no-loadscope-reorder) # see tests/conftest.py
 python -m pytest -q -n 2 "${longest_first[@]}" tests/unit

@@ -13,20 +13,19 @@ import pytest
 SECONDS = "adt/seconds"
 """Key in pytest's cache of each test's last duration."""
 LONG = {
-    "test_cpu_kernels": 260, "test_integers": 232, "test_xnnpack": 185, "test_importers": 175, "test_verify": 131,
-    "test_onnx_sweep": 129, "test_examples": 125, "test_generate_jni": 106, "test_sanitizers": 102, "test_remedies": 76,
-    "test_offload": 63, "test_cuda": 62, "test_profile": 60, "test_cpu_space": 54, "test_textures": 54,
-    "test_executor": 49, "test_opencl": 48, "test_verify_roundings": 47, "test_half_precision": 44,
-    "test_cpu_arm": 44, "test_end_to_end": 43, "test_tuned_compile": 42, "test_onnx_cases": 41, "test_full_disks": 40,
-    "test_probe": 37, "test_texture_convolutions": 34, "test_run": 34, "test_tflite_options": 32,
-    "test_generate_cpp": 32, "test_bench": 32, "test_tune": 32, "test_texture_rows": 30, "test_runner_abi": 28,
+    "test_cpu_kernels": 121, "test_integers": 110, "test_generate_jni": 99, "test_examples": 99, "test_xnnpack": 70,
+    "test_build_target": 76, "test_remedies": 65, "test_importers": 63, "test_verify": 62, "test_sanitizers": 43,
+    "test_textures": 36, "test_cuda": 36, "test_cpu_space": 36, "test_bench": 33, "test_onnx_sweep": 32,
+    "test_tune": 31, "test_end_to_end": 31, "test_executor": 29, "test_cpu_arm": 27, "test_half_precision": 24,
+    "test_opencl": 21,
     # These mostly wait.
-    "test_stalled_device": 120, "test_rpc": 102, "test_kills": 95, "test_rpc_app": 80, "test_activity": 79,
-    "test_rpc_shared": 72, "test_doctor": 71, "test_deploy": 61, "test_tune_builders": 57, "test_device": 46,
-    "test_tune_fleet": 45, "test_adb_command": 42, "test_rpc_hostile": 35, "test_awake": 34, "test_apk": 33,
-    "test_virtual_device": 33, "test_deploy_many": 30, "test_rack": 21,
+    "test_rpc": 112, "test_stalled_device": 111, "test_kills": 88, "test_rpc_app": 73, "test_activity": 63,
+    "test_rpc_shared": 62, "test_deploy": 56, "test_device": 48, "test_doctor": 47, "test_tune_builders": 43,
+    "test_tune_fleet": 40, "test_awake": 39, "test_rack": 38, "test_rpc_hostile": 30, "test_apk": 30,
+    "test_virtual_device": 24, "test_deploy_many": 24, "test_adb_command": 24, "test_loading": 23,
     # Unit tests.
-    "test_rpc_life": 23, "test_isolated": 20, "test_cli_start": 11, "test_hostile_files": 11,
+    "test_quantize": 14, "test_requests": 13, "test_isolated": 13, "test_foreign_home": 12, "test_tune_sqlite": 11,
+    "test_second_tries": 11, "test_option_texts": 11,
 }  # fmt: skip
 """Seconds of the longest files on two cores, for a run that has no times of its own yet."""
 
