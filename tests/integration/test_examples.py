@@ -59,10 +59,9 @@ SMALL_CLASSIFIER = """
 import json
 from PIL import Image
 from adt.compiler.networks.builder import Network
-from adt.options.option import options_of
-from adt.verbs.options import TimingOptions
+from adt.verbs import options
 
-options_of(TimingOptions)["protocol"].default = "quick"  # for the comparison after tuning
+options.PROTOCOL.default = "quick"  # for the comparison after tuning
 
 def download(directory):
     Image.new("RGB", (40, 30), "orange").save(directory / "cat.png")

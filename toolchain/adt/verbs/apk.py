@@ -45,9 +45,17 @@ if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
 
 
-class ApkRequest(shared.TimingOptions, Request):
+class ApkRequest(Request):
     """Request of :func:`adt.apk`."""
 
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made, for each platform; those of one name are one model.",
         default=(),

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.options.option import MaybePath, Options, PathTo, option, options_of, values_of
+from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
 from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs import options as shared
 from adt.verbs.arrays import save_npz
 from adt.verbs.deploy import open_place
@@ -30,9 +31,27 @@ if TYPE_CHECKING:
     from adt.measure.statistics import Interval, TimeSummary
 
 
-class BenchRequest(shared.PackageOptions, shared.MeasurementOptions):
+class BenchRequest(Request):
     """Request of :func:`adt.bench`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    inputs: shared.Arrays | None = shared.INPUTS
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
     model: MaybePath = shared.SOURCE_MODEL
     verify: bool = shared.VERIFY
     cold_start: bool = option("Also load OpenCL packages once without compiled programs.", default=True)
@@ -40,9 +59,26 @@ class BenchRequest(shared.PackageOptions, shared.MeasurementOptions):
     insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
-class AbRequest(shared.MeasurementOptions, Request):
+class AbRequest(Request):
     """Request of :func:`adt.bench_ab`."""
 
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    inputs: shared.Arrays | None = shared.INPUTS
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
     verify: bool = shared.VERIFY
     rounds: int | None = shared.ROUNDS
     a: PathTo = option("A package.", kw_only=False)

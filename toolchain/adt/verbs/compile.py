@@ -21,18 +21,21 @@ from adt.host.extras import require_tvm
 from adt.host.isolated import begin
 from adt.options.option import (
     Directory,
+    Flag,
     MaybePath,
+    Number,
     Paths,
     PathTo,
     Shapes,
     Switch,
     Text,
+    Texts,
     option,
     python,
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.sections import CompileSettings
+from adt.options.sections import BuildSettings, CompileSettings
 from adt.package.reports import Accuracy
 from adt.verbs import options as shared
 from adt.verbs.default_platform import with_platform
@@ -49,9 +52,25 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
 
 
-class CompileRequest(shared.CompilationOptions, Request):
+class CompileRequest(Request):
     """Request of :func:`adt.compile`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
+    shapes: Shapes = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    like: str | None = shared.LIKE
     bundle: MaybePath = shared.LINKED_BUNDLE
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
@@ -90,9 +109,15 @@ class ExplainRequest(Request):
     insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
 
 
-class KernelRequest(shared.TargetOptions, Request):
+class KernelRequest(Request):
     """Request of :func:`adt.compile_kernel`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
     bundle: MaybePath = shared.LINKED_BUNDLE
     kernel: Any = option(
         "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "

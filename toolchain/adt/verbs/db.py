@@ -17,7 +17,7 @@ from adt.errors import PackageError
 from adt.host.disk import check_directory, check_output
 from adt.host.document import aligned
 from adt.host.extras import require_tvm
-from adt.options.option import AnyPath, Options, PathTo, Text, option
+from adt.options.option import AnyPath, PathTo, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
 
@@ -35,28 +35,34 @@ INTO = option("Database to add to; it may be new.", metavar="DB", check=check_di
 KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K")
 
 
-class RecordOptions(Options):
-    """Records of a database that count."""
-
-    db: PathTo = option(DB, kw_only=False)
-    device: str = option("Part of the name of the devices whose records count; else all.", default="")
-    driver: str = option("Part of the name of the drivers whose records count; else all.", default="")
-    target: str = option("Part of the key of the targets whose records count; else all.", default="")
-    tvm: str = option("Beginning of the version of TVM whose records count; else all.", default="")
+DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
+DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
+TARGET = option("Part of the key of the targets whose records count; else all.", default="")
+TVM = option("Beginning of the version of TVM whose records count; else all.", default="")
 
 
-class DbPruneRequest(RecordOptions, Request):
+class DbPruneRequest(Request):
     """Request of :func:`adt.db_prune`."""
 
+    db: PathTo = option(DB, kw_only=False)
+    device: str = DEVICE
+    driver: str = DRIVER
+    target: str = TARGET
+    tvm: str = TVM
     keep: int | None = KEEP_FASTEST
     failures: bool = option("Take out candidates that could not be built or were refused.", default=False)
     drop: bool = option("Take out all records of --device, --driver, --target and --tvm.", default=False)
     dry_run: bool = option("Only say what would be taken out.", default=False)
 
 
-class DbExportRequest(RecordOptions, Request):
+class DbExportRequest(Request):
     """Request of :func:`adt.db_export`."""
 
+    db: PathTo = option(DB, kw_only=False)
+    device: str = DEVICE
+    driver: str = DRIVER
+    target: str = TARGET
+    tvm: str = TVM
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
         help="Directory for MetaSchedule's two JSON files.",
@@ -66,9 +72,14 @@ class DbExportRequest(RecordOptions, Request):
     failures: bool = option("Write failed candidates, too.", default=False)
 
 
-class DbPublishRequest(RecordOptions, Request):
+class DbPublishRequest(Request):
     """Request of :func:`adt.db_publish`."""
 
+    db: PathTo = option(DB, kw_only=False)
+    device: str = DEVICE
+    driver: str = DRIVER
+    target: str = TARGET
+    tvm: str = TVM
     keep: int | None = KEEP_FASTEST
     out: PathTo = option("File to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
 
@@ -160,7 +171,7 @@ def db_export(request: DbExportRequest) -> ExportResult:
     return export(request.db, request.metaschedule, _selection(request), failures=request.failures)
 
 
-def _selection(request: RecordOptions) -> Selection:
+def _selection(request: DbPruneRequest | DbExportRequest | DbPublishRequest) -> Selection:
     from adt.tuning.database.contents import Selection
 
     return Selection(request.device, request.driver, request.target, request.tvm)

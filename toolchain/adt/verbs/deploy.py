@@ -16,12 +16,13 @@ from adt.cli.command import Rendering, command
 from adt.cli.terminal import colours, moves, silence_line, status_line, terminal, visible
 from adt.errors import ConfigError
 from adt.host.document import FLAT, form, in_document
-from adt.options.option import OneOrMorePaths, Options, Real, Text, option, python
+from adt.options.option import MaybePath, OneOrMorePaths, Options, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_half, check_own_cpu
+from adt.verbs import options as shared
 from adt.verbs.device import device_of, open_device, probe_device
-from adt.verbs.options import KEY, DeviceOptions, quiet
+from adt.verbs.options import KEY, quiet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -141,9 +142,12 @@ SERIALS = python("Devices of :func:`adt.deploy_many` and :func:`adt.clean_many`.
 ON_EVENT = python("Called with what happens on each of several devices.", default=quiet)
 
 
-class DeployRequest(DeviceOptions, Request):
+class DeployRequest(Request):
     """Request of :func:`adt.deploy` and :func:`adt.deploy_many`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
     key: str = KEY
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made; else the bundle alone.",

@@ -23,6 +23,8 @@ from adt.options.option import (
     OneOrMorePaths,
     OneOrMoreTexts,
     Options,
+    Real,
+    Text,
     did_you_mean,
     option,
     options_of,
@@ -30,9 +32,10 @@ from adt.options.option import (
     values_of,
 )
 from adt.options.request import Request, takes
-from adt.options.sections import FOR, BuildSettings
+from adt.options.sections import FOR, BuildSettings, DeviceSettings
 from adt.package.reports import Convolution, OffloadReport, TextureReport
-from adt.verbs.options import ELF_BUNDLE, PACKAGE, DeviceOptions, output, quiet
+from adt.verbs import options as shared
+from adt.verbs.options import ELF_BUNDLE, PACKAGE, output, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -65,9 +68,12 @@ class ElfRequest(Request):
     )
 
 
-class DoctorRequest(DeviceOptions):
+class DoctorRequest(Request):
     """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
     ndk: Directory = BuildSettings.ndk
     areas: OneOrMoreTexts = option(
         "Areas to look at; else all.",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries, titles
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import HIDDEN, form, in_document
-from adt.options.option import Directory, Text, option
+from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Shapes, Text, Texts, option
 from adt.options.request import Request, takes
-from adt.options.sections import CompileSettings
+from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, VerifySettings
 from adt.package.reports import OffloadReport
 from adt.verbs import options as shared
 from adt.verbs.bench import AbRequest, BenchResult, bench_ab, latency
@@ -30,9 +30,42 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
 
 
-class CompareOffloadRequest(shared.CompilationOptions, shared.MeasurementOptions, Request):
+class CompareOffloadRequest(Request):
     """Request of :func:`adt.compare_offload`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
+    shapes: Shapes = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    like: str | None = shared.LIKE
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    inputs: shared.Arrays | None = shared.INPUTS
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
     rounds: int | None = shared.ROUNDS

@@ -1,4 +1,4 @@
-"""Options that several verbs have, and groups of them; settings are in :mod:`adt.options.sections`.
+"""Options that several verbs have; settings are in :mod:`adt.options.sections`.
 
 The request of a verb is made of them and of its own: the command line makes its flags of it, and Python the
 keywords of ``adt.compile(...)``.
@@ -15,29 +15,8 @@ from typing import TYPE_CHECKING, Any
 from adt.errors import ConfigError
 from adt.host.disk import check_output
 from adt.limits import MOST_MODEL_BYTES
-from adt.options.option import (
-    Directory,
-    Flag,
-    MaybePath,
-    Number,
-    Options,
-    PathTo,
-    Real,
-    Shapes,
-    Text,
-    Texts,
-    option,
-    python,
-)
-from adt.options.request import Request
-from adt.options.sections import (
-    FEWEST_ROUNDS,
-    MOST_SECONDS,
-    BuildSettings,
-    CompileSettings,
-    DeviceSettings,
-    VerifySettings,
-)
+from adt.options.option import option, python
+from adt.options.sections import FEWEST_ROUNDS, MOST_SECONDS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -174,100 +153,27 @@ VERIFY = option("Compare the outputs with the reference first.", default=True)
 ROUNDS = option(
     "Rounds of the comparison, each A B B A; else as --protocol says.", default=None, least=FEWEST_ROUNDS
 )
-
 ELF_BUNDLE = option("Bundle that will be on the device too.", default=None, metavar="DIR")
-
-
-class DeviceOptions(Options):
-    """Device, and the bundle on it."""
-
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = BUNDLE
-
-
-class PackageOptions(DeviceOptions, Request):
-    """Package that runs on a device, or on this machine."""
-
-    package: PathTo = option(PACKAGE, kw_only=False)
-
-
-class RemoteOptions(PackageOptions):
-    """Package that runs on a device, on this machine, or over RPC on one of a tracker's devices."""
-
-    key: str = option(
-        "Key of any device of the tracker, instead of --serial, with --via rpc.", "--key", "-k", default=""
-    )
-    tracker: str = option("Tracker for --via rpc; else adt's own.", default="", metavar=ADDRESS)
-
-
-class InputOptions(Options):
-    """Inputs that are made up."""
-
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
-
-
-class TimingOptions(Options):
-    """Way to measure a package."""
-
-    threads: int | None = THREADS
-    affinity: str = AFFINITY
-    protocol: str = option(
-        "Protocol of the measurement, for the numbers that are not given.",
-        default="default",
-        choices=["default", "quick", "mlperf"],
-    )
-    runs: int | None = option("Least number of timed runs; else as --protocol says.", default=None, least=1)
-    seconds: float | None = option(
-        "Least seconds of the timed runs; else as --protocol says.", default=None, most=MOST_SECONDS
-    )
-    warmup_runs: int | None = option("Least number of warm-up runs; else as --protocol says.", default=None)
-    warmup_ms: float | None = option(
-        "Least milliseconds of warm-up runs; else as --protocol says.", default=None, most=MOST_SECONDS * 1000
-    )
-    end_to_end: bool = option("Time copying inputs in and outputs out, too.", default=False)
-
-
-class MeasurementOptions(TimingOptions, DeviceOptions, InputOptions):
-    """Way to measure packages on a device, or on this machine."""
-
-    inputs: Arrays | None = INPUTS
-    cool_down: str | None = option(
-        "Wait first, until the hottest zone has at most this temperature or for this time.",
-        default=None,
-        metavar="45C|30s",
-    )
-    record: bool = option("Keep the result for `adt report`.", default=True)
-    label: str = option("Label to keep with the result.", default="")
-
-
-class TargetOptions(Options):
-    """Processor that code is compiled for."""
-
-    platform: Text = BuildSettings.platform
-    ndk: Directory = BuildSettings.ndk
-    api_level: Number = BuildSettings.api_level
-    target: Text = CompileSettings.target
-    cpu: Text = CompileSettings.cpu
-    opt_level: Number = CompileSettings.opt_level
-
-
-class CompilationOptions(TargetOptions):
-    """Model, and the way to compile it."""
-
-    model: PathTo = option(MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = PARAMS
-    shapes: Shapes = CompileSettings.shapes
-    precision: Text = CompileSettings.precision
-    keep_float32: Texts = CompileSettings.keep_float32
-    half_only: Texts = CompileSettings.half_only
-    offload: Text = CompileSettings.offload
-    tf32: Flag = CompileSettings.tf32
-    texture_choice: Text = CompileSettings.texture_choice
-    like: str | None = option(
-        "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
-        default=None,
-        metavar="SERIAL",
-        offers="serial",
-    )
+REMOTE_KEY = option(
+    "Key of any device of the tracker, instead of --serial, with --via rpc.", "--key", "-k", default=""
+)
+REMOTE_TRACKER = option("Tracker for --via rpc; else adt's own.", default="", metavar=ADDRESS)
+PROTOCOL = option(
+    "Protocol of the measurement, for the numbers that are not given.",
+    default="default",
+    choices=["default", "quick", "mlperf"],
+)
+RUNS = option("Least number of timed runs; else as --protocol says.", default=None, least=1)
+SECONDS = option("Least seconds of the timed runs; else as --protocol says.", default=None, most=MOST_SECONDS)
+WARMUP_RUNS = option("Least number of warm-up runs; else as --protocol says.", default=None)
+WARMUP_MS = option(
+    "Least milliseconds of warm-up runs; else as --protocol says.", default=None, most=MOST_SECONDS * 1000
+)
+END_TO_END = option("Time copying inputs in and outputs out, too.", default=False)
+COOL_DOWN = option(
+    "Wait first, until the hottest zone has at most this temperature or for this time.",
+    default=None,
+    metavar="45C|30s",
+)
+RECORD = option("Keep the result for `adt report`.", default=True)
+LABEL = option("Label to keep with the result.", default="")

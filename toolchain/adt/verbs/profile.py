@@ -11,8 +11,9 @@ from adt.cli.command import Rendering, command
 from adt.errors import RpcError, RunError, dependent, exclusive
 from adt.host.cache import write_text
 from adt.limits import parse_json
-from adt.options.option import AnyPath, option
-from adt.options.request import takes
+from adt.options.option import AnyPath, MaybePath, Number, PathTo, Real, Text, option
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs import options as shared
 from adt.verbs.deploy import open_place
 from adt.verbs.options import NATIVE, RPC
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
     from adt.verbs.remote import Remote
 
 
-class ProfileRequest(shared.RemoteOptions, shared.InputOptions):
+class ProfileRequest(Request):
     """Request of :func:`adt.profile`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    key: str = shared.REMOTE_KEY
+    tracker: str = shared.REMOTE_TRACKER
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     entry: str = shared.ENTRY
     via: str = shared.VIA
     inputs: shared.Arrays | None = shared.INPUTS
@@ -67,9 +76,9 @@ def profile(request: ProfileRequest) -> Profile:
     package.manifest.entry(request.entry)
     limits = Limits(request.peak_gflops, request.peak_gbps)
     if request.via == RPC:
-        from adt.verbs.remote import connect
+        from adt.verbs.remote import RemoteRequest, connect
 
-        with connect(package, request) as remote:
+        with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
             return _remote(remote, request, limits)
     opened = open_place(package, request, request.bundle)
     options = RtvmOptions(

@@ -10,7 +10,9 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, MismatchError, exclusive
-from adt.options.request import takes
+from adt.options.option import MaybePath, PathTo, Real, Text, option
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_own_cpu, check_pair
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage, load_package
@@ -20,8 +22,19 @@ from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import choose_bundle
 from adt.verbs.deploy import deploy_to, runs_here
 from adt.verbs.device import device_of
-from adt.verbs.options import RemoteOptions
+from adt.verbs.options import BUNDLE, PACKAGE, REMOTE_KEY, REMOTE_TRACKER
 from adt.verbs.rpc import served_bundle
+
+
+class RemoteRequest(Request):
+    """Request of :func:`adt.open_remote`."""
+
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    key: str = REMOTE_KEY
+    tracker: str = REMOTE_TRACKER
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,8 @@ class Remote:
     of which nothing is known."""
 
 
-@takes(RemoteOptions)
-def open_remote(request: RemoteOptions) -> AbstractContextManager[Remote]:
+@takes(RemoteRequest)
+def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
     """Load a package over RPC for as long as the block runs; afterwards nothing that this started is left.
 
     With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
@@ -50,7 +63,7 @@ def open_remote(request: RemoteOptions) -> AbstractContextManager[Remote]:
 
 
 @contextmanager
-def connect(package: ModelPackage, request: RemoteOptions) -> Iterator[Remote]:
+def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
     """Load *package* over RPC as :func:`open_remote` does."""
     settings = request.settings
     with ExitStack() as stack:

@@ -17,12 +17,13 @@ from adt.cli.command import Rendering, command
 from adt.cli.terminal import span
 from adt.errors import RpcError
 from adt.host.document import aligned
-from adt.options.option import MaybePath, option
+from adt.options.option import MaybePath, Real, Text, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import FOR, DeviceSettings, RpcSettings
+from adt.verbs import options as shared
 from adt.verbs.device import device_of
-from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS, DeviceOptions
+from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -50,9 +51,12 @@ class TrackerRequest(Request):
     expose: bool = EXPOSE
 
 
-class RpcStartRequest(DeviceOptions, Request):
+class RpcStartRequest(Request):
     """Request of :func:`adt.rpc_start`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
     key: str = KEY
     tracker: str = TRACKER_ADDRESS
     use_tracker: bool = USE_TRACKER
@@ -60,8 +64,8 @@ class RpcStartRequest(DeviceOptions, Request):
     port_end: int | None = PORT_END
 
 
-class ServeOptions(Request):
-    """Server on a board without ADB."""
+class ServeHereRequest(Request):
+    """Request of :func:`adt.rpc_serve_here`."""
 
     key: str = KEY
     bundle: MaybePath = BUNDLE
@@ -70,9 +74,14 @@ class ServeOptions(Request):
     expose: bool = EXPOSE
 
 
-class ServeRequest(ServeOptions):
+class ServeRequest(Request):
     """Request of :func:`adt.rpc_serve`."""
 
+    key: str = KEY
+    bundle: MaybePath = BUNDLE
+    tracker: str = TRACKER_ADDRESS
+    port: int | None = PORT
+    expose: bool = EXPOSE
     use_tracker: bool = USE_TRACKER
     board: str = option("Board, as ssh takes it.", default="USER@BOARD")
     platform: str = option("Platform of the board.", *FOR, default="linux-aarch64", offers="platform")
@@ -257,8 +266,8 @@ def rpc_serve(request: ServeRequest) -> ServePlan:
     )
 
 
-@takes(ServeOptions)
-def rpc_serve_here(request: ServeOptions) -> int:
+@takes(ServeHereRequest)
+def rpc_serve_here(request: ServeHereRequest) -> int:
     """Serve RPC on this very machine, in the foreground, from its own bundle; returns tvm_rpc's exit code.
 
     Without a tracker's address clients connect directly.
@@ -392,7 +401,8 @@ def rpc_serve_command(
 ) -> Rendering:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
     if run:
-        raise typer.Exit(rpc_serve_here(request))
+        here = ServeHereRequest(**request.keywords_of(ServeHereRequest))
+        raise typer.Exit(rpc_serve_here(here))
     plan = rpc_serve(request)
     return Rendering("rpc-serve", plan, plan.commands)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import InputError, dependent, exclusive
 from adt.host.document import aligned, document_of, form
 from adt.numerics import Array
-from adt.options.option import Files, MaybePath, Options, Texts, option, python
-from adt.options.request import takes
-from adt.options.sections import MOST_SECONDS
+from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
+from adt.options.request import Request, takes
+from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
 from adt.package.classes import TOP, Ranking, check_scores, rank, read_labels
+from adt.verbs import options as shared
 from adt.verbs.arrays import (
     PictureFlags,
     check_outputs,
@@ -25,7 +26,7 @@ from adt.verbs.arrays import (
     table,
 )
 from adt.verbs.deploy import open_place
-from adt.verbs.options import AFFINITY, ENTRY, NATIVE, RPC, THREADS, VIA, Arrays, InputOptions, RemoteOptions
+from adt.verbs.options import AFFINITY, ENTRY, NATIVE, RPC, THREADS, VIA, Arrays
 
 if TYPE_CHECKING:
     from adt.device.place import RtvmOptions
@@ -35,9 +36,17 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
 
 
-class RunRequest(RemoteOptions, InputOptions):
+class RunRequest(Request):
     """Request of :func:`adt.run`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    key: str = shared.REMOTE_KEY
+    tracker: str = shared.REMOTE_TRACKER
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     entry: str = ENTRY
     via: str = VIA
     inputs: Arrays | None = python("Name to array, list or number.", default=None)
@@ -132,11 +141,11 @@ def _run_remotely(
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.package.inputs.random import random_inputs
-    from adt.verbs.remote import connect
+    from adt.verbs.remote import RemoteRequest, connect
 
     if arrays is None:
         arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
-    with connect(package, request) as remote:
+    with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
         remote.model.set_inputs(arrays, entry.name)
         remote.model.run(entry.name)
         outputs = remote.model.outputs(entry.name)
@@ -163,63 +172,74 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
     return arrays
 
 
-class RunFlags(Options):
-    """Manner of the run, and what becomes of its outputs."""
-
-    threads: int | None = THREADS
-    affinity: str = AFFINITY
-    warmup_ms: float = option(
-        "Least milliseconds of warm-up runs before the timed ones.", default=0.0, most=MOST_SECONDS
-    )
-    zero_copy: bool = option("Use the CPU's inputs where they lie, uncopied.", default=False)
-    pre_compiled: str = option(
-        "File on the device with compiled OpenCL programs.", default="", metavar="FILE"
-    )
-    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
-    outputs: Texts = option(
-        "File for the outputs: all as .npz; the only one, or that of a name, also as .npy or .raw.",
-        "--output",
-        "-o",
-        default=(),
-        metavar="[NAME=]FILE",
-        check=check_outputs,
-    )
-    labels: MaybePath = option("Show the best classes by these labels, one a line or .json.", default=None)
-    top: int | None = option(
-        "Number of classes to show; else 5 with --labels.", default=None, metavar="K", least=1
-    )
-    softmax: bool | None = option(
-        "Turn scores into probabilities; else on when they do not sum to 1.",
-        "--softmax/--no-softmax",
-        default=None,
-    )
-
-
-RUNNER = ("threads", "affinity", "warmup_ms", "zero_copy", "pre_compiled", "program_cache")
-"""Flags that are options of rtvm."""
-
-
 @command("adt run model-pkg --image cat.jpg --labels synset.txt", phone=True)
-def run_command(request: RunRequest, pictures: PictureFlags, flags: RunFlags) -> Rendering:
+def run_command(
+    request: RunRequest,
+    pictures: PictureFlags,
+    threads: Annotated[int | None, THREADS],
+    affinity: Annotated[str, AFFINITY],
+    warmup_ms: Annotated[
+        float,
+        option("Least milliseconds of warm-up runs before the timed ones.", default=0.0, most=MOST_SECONDS),
+    ],
+    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie, uncopied.", default=False)],
+    pre_compiled: Annotated[
+        str, option("File on the device with compiled OpenCL programs.", default="", metavar="FILE")
+    ],
+    program_cache: Annotated[bool, option("Keep compiled OpenCL programs on the device.", default=True)],
+    outputs: Annotated[
+        tuple[str, ...] | None,
+        option(
+            "File for the outputs: all as .npz; the only one, or that of a name, also as .npy or .raw.",
+            "--output",
+            "-o",
+            default=(),
+            metavar="[NAME=]FILE",
+            check=check_outputs,
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        option("Show the best classes by these labels, one a line or .json.", default=None),
+    ],
+    top: Annotated[
+        int | None,
+        option("Number of classes to show; else 5 with --labels.", default=None, metavar="K", least=1),
+    ],
+    softmax: Annotated[
+        bool | None,
+        option(
+            "Turn scores into probabilities; else on when they do not sum to 1.",
+            "--softmax/--no-softmax",
+            default=None,
+        ),
+    ],
+) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     from adt.device.place import RtvmOptions
     from adt.package.package import load_package
 
-    names = read_labels(flags.labels) if flags.labels else ()
-    classifies = names or flags.top or flags.softmax is not None
+    names = read_labels(labels) if labels else ()
     specs = load_package(request.package).manifest.entry(request.entry).outputs
-    for text in flags.outputs:
+    for text in outputs or ():
         split_output(text, [spec.name for spec in specs])
-    if classifies:
+    if names or top or softmax is not None:
         check_scores(specs, names)
-    options = RtvmOptions(**{name: getattr(flags, name) for name in RUNNER})
+    options = RtvmOptions(
+        threads=threads,
+        affinity=affinity,
+        warmup_ms=warmup_ms,
+        zero_copy=zero_copy,
+        pre_compiled=pre_compiled,
+        program_cache=program_cache,
+    )
     result = run(request.but(picture=picture_options(pictures), options=options))
-    written = save_outputs(flags.outputs, result.outputs)
+    written = save_outputs(outputs or (), result.outputs)
 
     def ranking() -> Ranking | None:
-        if not classifies:
+        if not (names or top or softmax is not None):
             return None
-        return rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
+        return rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
 
     files = {"output": written[0] if written else None, "written": written}
     return Rendering(

@@ -3,22 +3,51 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from adt.host.disk import check_directory
-from adt.options.option import Flag, MaybePath, Number, Real, Text, Texts, option, python
+from adt.options.option import (
+    Directory,
+    Flag,
+    MaybePath,
+    Number,
+    PathTo,
+    Real,
+    Shapes,
+    Text,
+    Texts,
+    option,
+    python,
+)
 from adt.options.request import Request
-from adt.options.sections import TuneSettings
-from adt.verbs.options import INSECURE_NO_DIGEST, LINKED_BUNDLE, TRUST, CompilationOptions, quiet
+from adt.options.sections import BuildSettings, CompileSettings, TuneSettings
+from adt.verbs import options as shared
+from adt.verbs.options import INSECURE_NO_DIGEST, LINKED_BUNDLE, TRUST, quiet
 
 if TYPE_CHECKING:
     from adt.tuning.results import Status, TuningPlan
 
 
-class TuneRequest(CompilationOptions, Request):
+class TuneRequest(Request):
     """Request of :func:`adt.tune`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
+    shapes: Shapes = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    like: str | None = shared.LIKE
     bundle: MaybePath = LINKED_BUNDLE
     trials: Number = TuneSettings.trials
     per_task: Flag = TuneSettings.per_task

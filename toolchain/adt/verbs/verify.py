@@ -17,9 +17,9 @@ from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed, dependent, exclusive
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
 from adt.numerics import Array, joined
-from adt.options.option import Flag, MaybePath, Number, Options, Real, Text, option, options_of, values_of
-from adt.options.request import takes
-from adt.options.sections import Settings, VerifySettings
+from adt.options.option import Flag, MaybePath, Number, PathTo, Real, Text, option, options_of
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, Settings, VerifySettings
 from adt.verbs import options as shared
 from adt.verbs.deploy import open_place
 from adt.verbs.options import Arrays, fetched, load_npz
@@ -39,9 +39,15 @@ def call_span(text: str) -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-class VerifyRequest(shared.PackageOptions, shared.InputOptions):
+class VerifyRequest(Request):
     """Request of :func:`adt.verify`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     model: MaybePath = shared.SOURCE_MODEL
     max_abs: Real = VerifySettings.max_abs
     max_rel: Real = VerifySettings.max_rel
@@ -76,9 +82,15 @@ class VerifyRequest(shared.PackageOptions, shared.InputOptions):
         return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
 
-class LayerOptions(Options):
-    """Comparison kernel by kernel."""
+class LayersRequest(Request):
+    """Request of :func:`adt.verify_layers`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     calls: tuple[int, int] | None = option(
         "Compare only these calls of the run, B excluded, with --layers.",
         default=None,
@@ -86,7 +98,9 @@ class LayerOptions(Options):
         cli=str,
         parse=call_span,
     )
-    all: bool = option("Go on after a wrong kernel, and show every call, with --layers.", default=False)
+    all: bool = option(
+        "Go on after a wrong kernel, and show every call, with --layers.", "--all", default=False
+    )
     chunk_bytes: int | None = option(
         "Bytes of the device's tensors that are fetched at a time.",
         "--chunk-mb",
@@ -96,11 +110,6 @@ class LayerOptions(Options):
         least=1,
         parse=lambda mebibytes: mebibytes << 20,
     )
-
-
-class LayersRequest(shared.PackageOptions, shared.InputOptions, LayerOptions):
-    """Request of :func:`adt.verify_layers`."""
-
     inputs: Arrays | None = shared.INPUTS
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
@@ -310,11 +319,13 @@ def verify_layers(request: LayersRequest) -> LayersResult:
 @command("adt verify model-pkg --layers", phone=True)
 def verify_command(
     parsed: partial[VerifyRequest],
-    flags: LayerOptions,
+    calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
+    everything: Annotated[bool, LayersRequest.all],
+    chunk_bytes: Annotated[int | None, LayersRequest.chunk_bytes],
     layers: Annotated[bool, option("Compare each kernel with the same one on this machine.", default=False)],
 ) -> Rendering:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
-    single = values_of(flags)
+    single = {"calls": calls, "all": everything, "chunk_bytes": chunk_bytes}
     if layers:
         if whole_only := as_whole(parsed.keywords):
             raise exclusive(" and ".join(whole_only), "--layers", "kernels are compared on one set of inputs")
@@ -327,7 +338,7 @@ def verify_command(
         return Rendering(
             "verify-layers",
             document_of(comparison) | {"next_steps": steps},
-            _layers_lines(comparison, flags.all),
+            _layers_lines(comparison, everything),
             _layers_failure(request.package, comparison.layers),
         )
     if kernels := [options_of(LayersRequest)[name].flag for name, value in single.items() if value]:
