@@ -18,8 +18,10 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from support.devices.fixtures import NATIVE, adb_rack, native_rack, only, rack
+from support.devices.fork_server import forked_adt
 from support.devices.listeners import MARK, ListenerWatch
 from support.devices.ports import free_port
+from support.devices.programs import ADT
 
 __all__ = ["adb_rack", "native_rack", "only", "rack"]
 
@@ -71,6 +73,9 @@ def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathF
         for name in list(os.environ):
             if name.startswith(("ANDROID_NDK", "ANDROID_SDK", "ANDROID_HOME", "ANDROID_SERIAL", "TVM_HOME")):
                 patch.delenv(name)
+        forked_adt(
+            str(ADT)
+        )  # before a test changes the environment, of which forks have a part from the server
         yield
         subprocess.run([find_adb().path, "kill-server"], check=False, capture_output=True)
 
