@@ -24,7 +24,7 @@ def conditions() -> list[object]:
 
 
 def execute(program: str, *words: str) -> None:
-    """Be *program*, on a small disk if the *words* begin with that."""
+    """Execute *program*, on a small disk if the *words* begin with that."""
     if words[:1] == ("--on-small-disk",):
         disk = f"{sys.path[-1]}/small_disk.py"
         os.execv(sys.executable, [sys.executable, disk, *words[1:5], program, *words[5:]])
