@@ -172,20 +172,17 @@ def python(doc: str, **about: Any) -> Any:
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
 class Options:
-    """A frozen record of options, its own and those of its bases; with a *section* its own are settings."""
+    """A frozen record of the options that a class writes; with a *section* they are settings of it."""
 
     _options: ClassVar[Mapping[str, Option]] = {}
     _types: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls, section: str = "") -> None:
-        own = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
-        for name, about in own.items():
+        cls._options = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
+        for name, about in cls._options.items():
             about.name = name
             if section:
                 about.key = about.key or f"{section}.{name}"
-        cls._options = {
-            name: about for base in cls.__bases__ for name, about in options_of(base).items()
-        } | own
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         values = signature_of(type(self)).bind(*arguments, **keywords).arguments
@@ -246,13 +243,11 @@ def signature_of(kind: type[Options]) -> inspect.Signature:
 def types_of(kind: type[Options]) -> dict[str, Any]:
     """Return the type of each field, None not counted."""
     if "_types" not in vars(kind):
-        types: dict[str, Any] = {}
-        for base in kind.__mro__:
-            own = {n: hint for n, hint in inspect.get_annotations(base).items() if n in kind._options}
-            # Any for what the module imports for type checkers alone
-            localns = defaultdict(lambda: Any, vars(builtins) | vars(sys.modules[base.__module__]))
-            types = typing.get_type_hints(SimpleNamespace(__annotations__=own), localns=localns) | types
-        kind._types = {name: without_none(types[name]) for name in kind._options}
+        own = SimpleNamespace(__annotations__=inspect.get_annotations(kind))
+        names = vars(builtins) | vars(sys.modules[kind.__module__])
+        # Any for what the module imports for type checkers alone
+        hints = typing.get_type_hints(own, localns=defaultdict(lambda: Any, names))
+        kind._types = {name: without_none(hints[name]) for name in kind._options}
     return kind._types
 
 

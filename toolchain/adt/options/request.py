@@ -160,15 +160,14 @@ def with_types(verb: Any) -> Any:
     """Put types in the place of names in the annotations of *verb*, a function, and have its result print."""
     if not inspect.isfunction(verb):
         return verb
-    signature = inspect.signature(verb)
     types: dict[str, Any] = {}
-    for owner in (verb, *getattr(vars(verb).get("request"), "__mro__", ())):
-        annotations = inspect.get_annotations(owner)
-        own = {name: annotations[name] for name in (*signature.parameters, "return") if name in annotations}
-        names, holder = _Names(vars(sys.modules[owner.__module__])), SimpleNamespace(__annotations__=own)
+    for owner in filter(None, (verb, vars(verb).get("request"))):
+        holder = SimpleNamespace(__annotations__=inspect.get_annotations(owner))
+        names = _Names(vars(sys.modules[owner.__module__]))
         hints = typing.get_type_hints(holder, localns=names, include_extras=True)
-        types = {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()} | types
+        types |= {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
     _print_result(verb, types["return"])
+    signature = inspect.signature(verb)
     verb.__annotations__ = {name: types[name] for name in (*signature.parameters, "return")}
     parameters = [each.replace(annotation=types[name]) for name, each in signature.parameters.items()]
     signature = signature.replace(parameters=parameters, return_annotation=types["return"])

@@ -48,14 +48,6 @@ if TYPE_CHECKING:
 class ApkRequest(Request):
     """Request of :func:`adt.apk`."""
 
-    threads: int | None = shared.THREADS
-    affinity: str = shared.AFFINITY
-    protocol: str = shared.PROTOCOL
-    runs: int | None = shared.RUNS
-    seconds: float | None = shared.SECONDS
-    warmup_runs: int | None = shared.WARMUP_RUNS
-    warmup_ms: float | None = shared.WARMUP_MS
-    end_to_end: bool = shared.END_TO_END
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made, for each platform; those of one name are one model.",
         default=(),
@@ -67,6 +59,14 @@ class ApkRequest(Request):
     allow_4k: bool = shared.ALLOW_4K
     ndk: Directory = BuildSettings.ndk
     seed: Number = VerifySettings.seed
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
     rpc_server: bool = option("Make an app that is an RPC server, without packages.", default=False)
     out: MaybePath = shared.output("APK to write; else NAME.apk here.", "--out", "-o")
     java_package: str | None = option(

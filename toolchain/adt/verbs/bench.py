@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 class BenchRequest(Request):
     """Request of :func:`adt.bench`."""
 
+    model: MaybePath = shared.SOURCE_MODEL
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    inputs: shared.Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
     threads: int | None = shared.THREADS
     affinity: str = shared.AFFINITY
     protocol: str = shared.PROTOCOL
@@ -46,13 +49,10 @@ class BenchRequest(Request):
     warmup_runs: int | None = shared.WARMUP_RUNS
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
-    seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
-    inputs: shared.Arrays | None = shared.INPUTS
     cool_down: str | None = shared.COOL_DOWN
     record: bool = shared.RECORD
     label: str = shared.LABEL
-    model: MaybePath = shared.SOURCE_MODEL
     verify: bool = shared.VERIFY
     cold_start: bool = option("Also load OpenCL packages once without compiled programs.", default=True)
     trust: bool = shared.TRUST
@@ -62,6 +62,11 @@ class BenchRequest(Request):
 class AbRequest(Request):
     """Request of :func:`adt.bench_ab`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    inputs: shared.Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
     threads: int | None = shared.THREADS
     affinity: str = shared.AFFINITY
     protocol: str = shared.PROTOCOL
@@ -70,12 +75,7 @@ class AbRequest(Request):
     warmup_runs: int | None = shared.WARMUP_RUNS
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
-    seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
-    inputs: shared.Arrays | None = shared.INPUTS
     cool_down: str | None = shared.COOL_DOWN
     record: bool = shared.RECORD
     label: str = shared.LABEL

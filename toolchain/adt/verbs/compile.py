@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 class CompileRequest(Request):
     """Request of :func:`adt.compile`."""
 
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
     platform: Text = BuildSettings.platform
     ndk: Directory = BuildSettings.ndk
     api_level: Number = BuildSettings.api_level
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    model: PathTo = option(shared.MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = shared.PARAMS
     shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
@@ -70,8 +70,8 @@ class CompileRequest(Request):
     offload: Text = CompileSettings.offload
     tf32: Flag = CompileSettings.tf32
     texture_choice: Text = CompileSettings.texture_choice
-    like: str | None = shared.LIKE
     bundle: MaybePath = shared.LINKED_BUNDLE
+    like: str | None = shared.LIKE
     db: Directory = CompileSettings.db
     tuned_on: Text = CompileSettings.tuned_on
     accuracy: Switch = CompileSettings.accuracy

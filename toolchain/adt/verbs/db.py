@@ -33,23 +33,21 @@ DB = option("Directory of the database.", kw_only=False, metavar="DB")
 
 INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
 KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K")
-
-
-DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
-DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
-TARGET = option("Part of the key of the targets whose records count; else all.", default="")
-TVM = option("Beginning of the version of TVM whose records count; else all.", default="")
+OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")
+OF_DRIVER = option("Part of the name of the drivers whose records count; else all.", default="")
+OF_TARGET = option("Part of the key of the targets whose records count; else all.", default="")
+OF_TVM = option("Beginning of the version of TVM whose records count; else all.", default="")
 
 
 class DbPruneRequest(Request):
     """Request of :func:`adt.db_prune`."""
 
     db: PathTo = option(DB, kw_only=False)
-    device: str = DEVICE
-    driver: str = DRIVER
-    target: str = TARGET
-    tvm: str = TVM
     keep: int | None = KEEP_FASTEST
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
     failures: bool = option("Take out candidates that could not be built or were refused.", default=False)
     drop: bool = option("Take out all records of --device, --driver, --target and --tvm.", default=False)
     dry_run: bool = option("Only say what would be taken out.", default=False)
@@ -59,10 +57,10 @@ class DbExportRequest(Request):
     """Request of :func:`adt.db_export`."""
 
     db: PathTo = option(DB, kw_only=False)
-    device: str = DEVICE
-    driver: str = DRIVER
-    target: str = TARGET
-    tvm: str = TVM
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
         help="Directory for MetaSchedule's two JSON files.",
@@ -76,11 +74,11 @@ class DbPublishRequest(Request):
     """Request of :func:`adt.db_publish`."""
 
     db: PathTo = option(DB, kw_only=False)
-    device: str = DEVICE
-    driver: str = DRIVER
-    target: str = TARGET
-    tvm: str = TVM
     keep: int | None = KEEP_FASTEST
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
     out: PathTo = option("File to write, NAME.tar.gz.", "--out", "-o", kw_only=False, check=check_output)
 
 

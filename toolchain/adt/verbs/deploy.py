@@ -20,9 +20,8 @@ from adt.options.option import MaybePath, OneOrMorePaths, Options, Real, Text, o
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_half, check_own_cpu
-from adt.verbs import options as shared
 from adt.verbs.device import device_of, open_device, probe_device
-from adt.verbs.options import KEY, quiet
+from adt.verbs.options import BUNDLE, KEY, quiet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -147,7 +146,7 @@ class DeployRequest(Request):
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
+    bundle: MaybePath = BUNDLE
     key: str = KEY
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made; else the bundle alone.",

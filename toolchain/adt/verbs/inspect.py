@@ -34,8 +34,7 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.sections import FOR, BuildSettings, DeviceSettings
 from adt.package.reports import Convolution, OffloadReport, TextureReport
-from adt.verbs import options as shared
-from adt.verbs.options import ELF_BUNDLE, PACKAGE, output, quiet
+from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, output, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -73,8 +72,8 @@ class DoctorRequest(Request):
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
     ndk: Directory = BuildSettings.ndk
+    bundle: MaybePath = BUNDLE
     areas: OneOrMoreTexts = option(
         "Areas to look at; else all.",
         default=(),

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 class CompareOffloadRequest(Request):
     """Request of :func:`adt.compare_offload`."""
 
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
     platform: Text = BuildSettings.platform
     ndk: Directory = BuildSettings.ndk
     api_level: Number = BuildSettings.api_level
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    model: PathTo = option(shared.MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = shared.PARAMS
     shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
@@ -48,7 +48,14 @@ class CompareOffloadRequest(Request):
     offload: Text = CompileSettings.offload
     tf32: Flag = CompileSettings.tf32
     texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = shared.BUNDLE
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
     like: str | None = shared.LIKE
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    inputs: shared.Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
     threads: int | None = shared.THREADS
     affinity: str = shared.AFFINITY
     protocol: str = shared.PROTOCOL
@@ -57,17 +64,10 @@ class CompareOffloadRequest(Request):
     warmup_runs: int | None = shared.WARMUP_RUNS
     warmup_ms: float | None = shared.WARMUP_MS
     end_to_end: bool = shared.END_TO_END
-    serial: Text = DeviceSettings.serial
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
-    seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
-    inputs: shared.Arrays | None = shared.INPUTS
     cool_down: str | None = shared.COOL_DOWN
     record: bool = shared.RECORD
     label: str = shared.LABEL
-    db: Directory = CompileSettings.db
-    tuned_on: Text = CompileSettings.tuned_on
     rounds: int | None = shared.ROUNDS
     trust: bool = shared.TRUST
     insecure_no_digest: bool = shared.INSECURE_NO_DIGEST

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 class ProfileRequest(Request):
     """Request of :func:`adt.profile`."""
 
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
-    key: str = shared.REMOTE_KEY
-    tracker: str = shared.REMOTE_TRACKER
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
     entry: str = shared.ENTRY
     via: str = shared.VIA
+    key: str = shared.REMOTE_KEY
+    tracker: str = shared.REMOTE_TRACKER
     inputs: shared.Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     threads: int | None = shared.THREADS
     affinity: str = shared.AFFINITY
     runs: int = option("Number of runs with clocks, and without.", "--runs", "-n", default=20, least=1)

@@ -21,7 +21,6 @@ from adt.options.option import MaybePath, Real, Text, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import FOR, DeviceSettings, RpcSettings
-from adt.verbs import options as shared
 from adt.verbs.device import device_of
 from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS
 
@@ -56,8 +55,8 @@ class RpcStartRequest(Request):
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
     key: str = KEY
+    bundle: MaybePath = BUNDLE
     tracker: str = TRACKER_ADDRESS
     use_tracker: bool = USE_TRACKER
     port: int | None = PORT

@@ -15,7 +15,6 @@ from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, opt
 from adt.options.request import Request, takes
 from adt.options.sections import MOST_SECONDS, DeviceSettings, VerifySettings
 from adt.package.classes import TOP, Ranking, check_scores, rank, read_labels
-from adt.verbs import options as shared
 from adt.verbs.arrays import (
     PictureFlags,
     check_outputs,
@@ -26,7 +25,19 @@ from adt.verbs.arrays import (
     table,
 )
 from adt.verbs.deploy import open_place
-from adt.verbs.options import AFFINITY, ENTRY, NATIVE, RPC, THREADS, VIA, Arrays
+from adt.verbs.options import (
+    AFFINITY,
+    BUNDLE,
+    ENTRY,
+    NATIVE,
+    PACKAGE,
+    REMOTE_KEY,
+    REMOTE_TRACKER,
+    RPC,
+    THREADS,
+    VIA,
+    Arrays,
+)
 
 if TYPE_CHECKING:
     from adt.device.place import RtvmOptions
@@ -39,16 +50,16 @@ if TYPE_CHECKING:
 class RunRequest(Request):
     """Request of :func:`adt.run`."""
 
+    package: PathTo = option(PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = shared.BUNDLE
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
-    key: str = shared.REMOTE_KEY
-    tracker: str = shared.REMOTE_TRACKER
-    seed: Number = VerifySettings.seed
-    fill_mode: Text = VerifySettings.fill_mode
+    bundle: MaybePath = BUNDLE
     entry: str = ENTRY
     via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = REMOTE_TRACKER
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     inputs: Arrays | None = python("Name to array, list or number.", default=None)
     files: Files = option(
         "Input from a file: .npz, .npy, or plain bytes (.raw, .bin); repeatable.",

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 class TuneRequest(Request):
     """Request of :func:`adt.tune`."""
 
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
     platform: Text = BuildSettings.platform
     ndk: Directory = BuildSettings.ndk
     api_level: Number = BuildSettings.api_level
     target: Text = CompileSettings.target
     cpu: Text = CompileSettings.cpu
     opt_level: Number = CompileSettings.opt_level
-    model: PathTo = option(shared.MODEL, kw_only=False)
-    params: Mapping[str, Any] | None = shared.PARAMS
     shapes: Shapes = CompileSettings.shapes
     precision: Text = CompileSettings.precision
     keep_float32: Texts = CompileSettings.keep_float32
@@ -47,8 +47,8 @@ class TuneRequest(Request):
     offload: Text = CompileSettings.offload
     tf32: Flag = CompileSettings.tf32
     texture_choice: Text = CompileSettings.texture_choice
-    like: str | None = shared.LIKE
     bundle: MaybePath = LINKED_BUNDLE
+    like: str | None = shared.LIKE
     trials: Number = TuneSettings.trials
     per_task: Flag = TuneSettings.per_task
     early_stopping: Number = TuneSettings.early_stopping

@@ -42,13 +42,13 @@ def call_span(text: str) -> tuple[int, int]:
 class VerifyRequest(Request):
     """Request of :func:`adt.verify`."""
 
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    model: MaybePath = shared.SOURCE_MODEL
     seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
-    model: MaybePath = shared.SOURCE_MODEL
     max_abs: Real = VerifySettings.max_abs
     max_rel: Real = VerifySettings.max_rel
     max_steps: Number = VerifySettings.max_steps
@@ -85,12 +85,15 @@ class VerifyRequest(Request):
 class LayersRequest(Request):
     """Request of :func:`adt.verify_layers`."""
 
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = shared.BUNDLE
-    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    inputs: Arrays | None = shared.INPUTS
     seed: Number = VerifySettings.seed
     fill_mode: Text = VerifySettings.fill_mode
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
     calls: tuple[int, int] | None = option(
         "Compare only these calls of the run, B excluded, with --layers.",
         default=None,
@@ -110,9 +113,6 @@ class LayersRequest(Request):
         least=1,
         parse=lambda mebibytes: mebibytes << 20,
     )
-    inputs: Arrays | None = shared.INPUTS
-    max_rel: Real = VerifySettings.max_rel
-    max_steps: Number = VerifySettings.max_steps
     trust: bool = shared.TRUST
 
 
