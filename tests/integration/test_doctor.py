@@ -124,6 +124,8 @@ def test_ndk_and_a_wrong_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ADT_BUILD_API_LEVEL", "99")
     result = doctor("ndk", "--ndk", standin, code=FAILED)["by_name"]
     assert "21 to 35" in result["API level for android-arm64-v8a"]["found"]
+    monkeypatch.setenv("ADT_NO_SUCH", "1")
+    assert doctor("host", code=FAILED)["by_name"]["settings"]["status"] == "failed"
 
 
 # --- adb and devices ---------------------------------------------------------

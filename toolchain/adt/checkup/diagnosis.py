@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from adt.bundle.bundle import load_bundle
 from adt.checkup import device, host, ndk, package, rpc
 from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, answers
 from adt.device import selection
+from adt.device.selection import DeviceInfo
 from adt.device.transport import adb
 from adt.errors import AdtError, PackageError
 from adt.host import cache, process
@@ -90,13 +91,14 @@ def diagnose(
 ) -> Diagnosis:
     """Look; with *fix* mend what can be mended and, as long as something new was tried, look again."""
     repairs = dict[Fix, Repair]()
-    for rounds_left in reversed(range(1 + MENDING_ROUNDS * fix)):
+    last = MENDING_ROUNDS if fix else 0
+    for mended in range(last + 1):
         checks = []
         for check in examine(scope):
             on_check(check)
             checks.append(check)
         fixes = [step for step in planned_repairs(checks) if step not in repairs]
-        if not fixes or not rounds_left:
+        if not fixes or mended == last:
             break
         for step in fixes:
             repairs[step] = mend(step)
@@ -108,9 +110,10 @@ def planned_repairs(checks: Iterable[Check]) -> list[Fix]:
     """Collect the fixes that *checks* offer, each once; packages are installed in one go."""
     fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
     packages = [fix for fix in fixes if fix.action is Action.INSTALL]
+    if len(packages) < 2:
+        return fixes
     names = dict.fromkeys(name for fix in packages for name in fix.arguments)
-    install = [Fix(Action.INSTALL, tuple(names))] if packages else []
-    return [fix for fix in fixes if fix not in packages] + install
+    return [*(fix for fix in fixes if fix not in packages), Fix(Action.INSTALL, tuple(names))]
 
 
 def mend(fix: Fix) -> Repair:
@@ -131,11 +134,14 @@ def _start_server(_: tuple[str, ...]) -> tuple[bool, str]:
 def _reconnect(_: tuple[str, ...]) -> tuple[bool, str]:
     away = {device.serial for device in selection.listing() if device.state == "offline"}
     adb.query("host:reconnect-offline", doing="reconnecting offline devices")
-    devices = selection.listed_when(
-        lambda devices: away <= {device.serial for device in devices if device.ready}, SETTLE_SECONDS
-    )
-    if lost := away - {device.serial for device in devices if device.ready}:
-        return False, f"adb reconnect offline did not bring back {', '.join(sorted(lost))}"
+
+    def back(devices: Sequence[DeviceInfo]) -> bool:
+        away.difference_update(device.serial for device in devices if device.ready)
+        return not away
+
+    selection.listed_when(back, SETTLE_SECONDS)
+    if away:
+        return False, f"adb reconnect offline did not bring back {', '.join(sorted(away))}"
     return True, "reconnected the offline devices (adb reconnect offline)"
 
 

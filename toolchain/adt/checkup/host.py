@@ -25,6 +25,7 @@ from adt.virtual import prerequisites, state
 
 OWN_DIRECTORIES = ("cmake_presets", "cpp_runner", "templates")
 IMPORT_SECONDS = 120.0
+"""Budget for `import tvm` on a slow disk."""
 IMPORT = "import json, tvm; print(json.dumps([tvm.__version__, tvm.__file__]))"
 
 
@@ -52,12 +53,13 @@ def check_import(done: Finished) -> Check:
 
 def _python_questions(scope: Scope) -> Iterator[Question]:
     def own() -> Iterator[Check]:
-        missing = set(OWN_DIRECTORIES)
+        missing = []
         for name in OWN_DIRECTORIES:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 resource(name)
-                missing.remove(name)
-        yield check_adt(tuple(sorted(missing)), Path(adt.__file__).parent)
+            except FileNotFoundError:
+                missing.append(name)
+        yield check_adt(tuple(missing), Path(adt.__file__).parent)
 
     def settings() -> Iterator[Check]:
         if scope.settings_error:
@@ -87,6 +89,7 @@ def check_pair() -> Check:
 
 
 VERSION_SECONDS = 20.0
+"""Budget for a program to say its version."""
 
 DEMO_PLATFORM = "linux-aarch64"
 """Platform that `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
@@ -94,11 +97,12 @@ DEMO_PLATFORM = "linux-aarch64"
 
 @dataclass(frozen=True)
 class Required:
-    """A program without which nothing is built, and the reason for its lowest version."""
+    """A program without which nothing is built."""
 
     name: str
     minimum: Version
     reason: str
+    """Reason for the minimum."""
     find: Callable[[], Tool]
 
 

@@ -39,7 +39,7 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
             remedy = f"Unset {other.origin} or let it name the same directory; other tools may take it."
             yield warning(f"NDK of {other.origin}", problem, other.origin, remedy)
     if installed := [other for other in others if other.origin not in VARIABLES]:
-        rows = [other.path.name + " (not usable)" * bool(other.problem) for other in installed]
+        rows = [f"{other.path.name}{' (not usable)' if other.problem else ''}" for other in installed]
         origin = f"{installed[0].path.parent}; `adt ndk list` says more"
         yield ok("other NDKs", ", ".join(rows), origin)
 

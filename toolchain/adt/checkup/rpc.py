@@ -82,6 +82,7 @@ def holder(listener: Listener) -> str:
 PORTS = tracker.PORTS
 """Ports on which TVM's tracker and servers listen unless an option says otherwise."""
 SECONDS = 2.0
+"""Budget for asking what listens on one port."""
 PACKAGES = ("psutil", "cloudpickle")
 """Packages that TVM's own programs and its tuner import, and its wheel does not ask for; adt's tracker
 does not."""
@@ -128,13 +129,14 @@ def look() -> list[Port]:
         return []
     with ThreadPoolExecutor(len(numbers)) as askers:
         summaries = list(askers.map(ask, numbers))
-    # one that other machines reach counts before others of its port
-    every = {each.port: each for each in sorted(listeners(numbers), key=lambda each: not each.loopback)}
+    first_exposed = sorted(listeners(numbers), key=lambda each: each.loopback)
     ports = []
     for number, summary in zip(numbers, summaries, strict=True):
-        listener = every.get(number)
-        holding = (holder(listener), listener.address, not listener.loopback) if listener else ("", "", False)
-        ports.append(Port(number, *holding, summary))
+        listener = next((each for each in first_exposed if each.port == number), None)
+        if listener is None:
+            ports.append(Port(number, "", "", False, summary))
+        else:
+            ports.append(Port(number, holder(listener), listener.address, not listener.loopback, summary))
     return ports
 
 
@@ -188,7 +190,8 @@ def check_server(status: ServerStatus) -> Check:
     name = f"server on {status.serial}"
     if status.state == "ready":
         again = f"; started again {status.restarts} times, last because {status.last_error}"
-        return ok(name, f"{status.key} on {status.address}{again * bool(status.restarts)}", str(status.log))
+        shown = f"{status.key} on {status.address}{again if status.restarts else ''}"
+        return ok(name, shown, str(status.log))
     serial = quote(status.serial)
     remedy = {
         "waiting": f"Connect the device again: adt adb -s {serial} -- get-state; the server then comes back.",

@@ -95,11 +95,13 @@ def _size(root: Path) -> tuple[int, bool]:
 
 def _directories(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Yield directories down to *depth*, without looking into entries."""
+    inside: list[Path] = []
     with contextlib.suppress(OSError):
-        for path in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
-            yield path
-            if depth > 1 and not (path / cache.STAMP).is_file():
-                yield from _directories(path, depth - 1)
+        inside = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    for path in inside:
+        yield path
+        if depth > 1 and not (path / cache.STAMP).is_file():
+            yield from _directories(path, depth - 1)
 
 
 def _changed(entry: Path) -> bool:

@@ -175,9 +175,11 @@ class Options:
     """A frozen record of the options that a class writes; with a *section* they are settings of it."""
 
     _options: ClassVar[Mapping[str, Option]] = {}
+    _signature: ClassVar[inspect.Signature]
     _types: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls, section: str = "") -> None:
+        assert not any(vars(base).get("_options") for base in cls.__mro__[1:]), "options are not inherited"
         cls._options = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
         for name, about in cls._options.items():
             about.name = name
@@ -229,15 +231,17 @@ def values_of(instance: Options) -> dict[str, Any]:
 
 def signature_of(kind: type[Options]) -> inspect.Signature:
     """Return the signature with which a class of options is called."""
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=None if about.key else about.default,
-        )
-        for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
-    ]
-    return inspect.Signature(parameters)
+    if "_signature" not in vars(kind):
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY if about.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=None if about.key else about.default,
+            )
+            for name, about in sorted(kind._options.items(), key=lambda item: item[1].kw_only)
+        ]
+        kind._signature = inspect.Signature(parameters)
+    return kind._signature
 
 
 def types_of(kind: type[Options]) -> dict[str, Any]:

@@ -363,8 +363,8 @@ def bench_command(
         if parsed.keywords["model"] or parsed.keywords["insecure_no_digest"] or times:
             raise exclusive("--model and --times", "--ab")
         both = options_of(AbRequest)
-        shared = {name: value for name, value in parsed.keywords.items() if name in both}
-        turns = bench_ab(AbRequest(*ab, rounds=rounds, **shared))
+        common = {name: value for name, value in parsed.keywords.items() if name in both}
+        turns = bench_ab(AbRequest(*ab, rounds=rounds, **common))
         error = _failure(turns.a, ab[0]) or _failure(turns.b, ab[1])
         return Rendering("bench-ab", turns, _ab_lines(turns), error)
     if rounds is not None:
@@ -463,7 +463,7 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
         yield "heat", f"{hottest[0]} {_course(hottest[1], '.1f')} °C"
     clocks = speed.sensors.frequencies_mhz
     cpus = sorted(clocks.keys() - {"gpu"}, key=lambda name: (-clocks[name].highest, name))
-    for name in [*(clocks.keys() & {"gpu"}), *cpus[:1]]:  # the GPU, and the fastest of the CPUs
+    for name in [name for name in ("gpu", *cpus[:1]) if name in clocks]:
         yield "clock", f"{name} {_course(clocks[name], '.0f')} MHz"
 
 

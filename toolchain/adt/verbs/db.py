@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 
 DB = option("Directory of the database.", kw_only=False, metavar="DB")
-
-
 INTO = option("Database to add to; it may be new.", metavar="DB", check=check_directory)
 KEEP_FASTEST = option("Number of fastest records to keep of each kernel.", default=None, metavar="K")
 OF_DEVICE = option("Part of the name of the devices whose records count; else all.", default="")

@@ -66,10 +66,13 @@ def open_device(serial: str, limit: float | None) -> Device:
     return replace(selection.select(serial), timeout=limit)
 
 
-SERVER_COMMANDS = {
-    *("connect", "devices", "disconnect", "fork-server", "help", "host-features", "keygen", "kill-server"),
-    *("mdns", "nodaemon", "pair", "server", "server-status", "start-server", "track-devices", "version"),
-}
+SERVER_COMMANDS = frozenset(
+    (
+        *("connect", "devices", "disconnect", "fork-server", "help", "host-features", "keygen"),
+        *("kill-server", "mdns", "nodaemon", "pair", "server", "server-status", "start-server"),
+        *("track-devices", "version"),
+    )
+)
 """Commands of adb that need no device."""
 
 

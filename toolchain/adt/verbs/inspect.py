@@ -67,7 +67,7 @@ class ElfRequest(Request):
     )
 
 
-class DoctorRequest(Request):
+class DoctorRequest(Options):
     """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
 
     serial: Text = DeviceSettings.serial

@@ -159,7 +159,7 @@ def _run(
         exclusive=rack.source.exclusive,
         wait=settings.wait,
     )
-    name, _, driver = request.device.partition(", ")
+    name, _, driver = request.device.partition(", ")  # NAME, or NAME, DRIVER
     fleet = Fleet(rack.source, toolchain.device, kind=(name, driver) if request.device else None)
     with logs, stop_on_interrupt(stop) if request.gentle else nullcontext():
         engine = Engine(
