@@ -113,7 +113,7 @@ PLATFORMS = {
             HOST,
             abi=HOST_MACHINE,
             triple=f"{HOST_MACHINE}-linux-gnu",
-            machine="X86_64" if HOST_MACHINE == "x86_64" else HOST_MACHINE.upper(),
+            machine={"armv7l": "ARM"}.get(HOST_MACHINE, HOST_MACHINE.upper()),
             compiler="g++",
             packages="g++",
             alignment=64,

@@ -25,7 +25,9 @@ def resource(name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the directory of all that adt can make again: ``$ADT_CACHE_DIR``, else ``~/.cache/adt``."""
+    """Return the directory of what adt can make again: ``$ADT_CACHE_DIR``, else ``$XDG_CACHE_HOME/adt``, else
+    ``~/.cache/adt``.
+    """
     return _own(*_CACHE)
 
 

@@ -115,7 +115,8 @@ def isolated(
             request = _Call(function.__module__, function.__qualname__, values, directory)
             try:
                 with _Processes.lock:
-                    result: T = _value(begin(process=process).ask(request, seconds, _log), kinds["return"])
+                    answer: _Answer = begin(process=process).ask(request, seconds, _log)
+                result: T = _value(answer, kinds["return"])
                 return result
             except ChildFailed as failure:
                 raise _failure(failure, work.format(**bound.arguments), seconds) from failure

@@ -1,7 +1,8 @@
 """Messages between a process and one that it started: JSON, with bytes and arrays beside it.
 
 What comes in cannot be code, whoever wrote it: there are no pickles, :func:`adt.host.npz.read_npy` reads the
-arrays, and lengths are bounded. A message is its length, that of its JSON, the JSON, then the parts of it.
+arrays, and lengths are bounded. A message is its length, the length of its JSON, the JSON, then the
+parts that it refers to.
 """
 
 from __future__ import annotations

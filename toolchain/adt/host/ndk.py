@@ -106,10 +106,10 @@ class Ndk:
     def compiler(self, triple: str, api_level: int) -> Path:
         """Return the C++ compiler for *triple* (e.g. ``aarch64-linux-android``) at *api_level*."""
         wrapper = self.bin / f"{triple}{api_level}-clang++"
-        lowest, highest = self.api_levels(triple) or (1, 0)
-        if lowest <= api_level <= highest and wrapper.is_file():
+        levels = self.api_levels(triple)
+        if levels and levels[0] <= api_level <= levels[1] and wrapper.is_file():
             return wrapper
-        span = f"it has {lowest} to {highest}" if highest else f"it has no {triple} compiler at all"
+        span = f"it has {levels[0]} to {levels[1]}" if levels else f"it has no {triple} compiler at all"
         raise NdkError(
             f"the NDK {self.path} cannot compile for API level {api_level}: {span}",
             remedy="Choose another --api-level, or another NDK.",

@@ -131,7 +131,7 @@ def run(
         argv: the program and its arguments, never a shell line; a Path is made absolute.
         cwd: working directory; None: NEUTRAL.
         env: variables on top of :func:`environment`.
-        timeout: seconds after which the program's whole group is killed.
+        timeout: seconds after which the program's whole group is killed; its exit code is then 124.
         check: raise *error*, with *what* and *remedy*, when the exit code is not 0.
         log_file: also keep the whole output here.
         on_line: called with each line as it comes (stderr is then merged into stdout).

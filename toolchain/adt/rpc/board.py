@@ -52,7 +52,8 @@ def arguments(*, key: str, port: int, tracker: str = "", expose: bool = False) -
 def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
     """Plan the commands that bring *bundle* to *board* and serve there, with the *tracker*, if any.
 
-    Without *expose* nothing listens on the network: ssh carries the ports, in both directions.
+    Without *expose* nothing listens on the network: ssh carries the ports, in both directions,
+    and both sides use 127.0.0.1.
     """
     _check(bundle)
     ssh = ["ssh"]

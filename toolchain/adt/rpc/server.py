@@ -156,7 +156,7 @@ def start(
         state.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=240.0, doing=doing)
         record = state.read_server(at)
         if record is None:
-            raise state.not_up(f"the RPC server on {device.serial}", at)
+            raise state.not_up(f"the RPC server on {device.serial} ended right after its start", at)
         return _running(record, at)
 
 

@@ -114,7 +114,7 @@ def _open_by_tracker(
 ) -> tuple[Target, RPCSession, relay.Relay]:
     """Open a session with a server that the tracker names, within *wait* seconds.
 
-    It may name a server that has ended, at whose address the next one does not know that registration.
+    The tracker may name a server that has ended; the next one at its address does not know that registration.
     """
     end = time.monotonic() + wait
     while True:

@@ -204,7 +204,8 @@ def server_home(serial: str) -> Home:
 
 def server_homes() -> list[Home]:
     """List the directory of each server, and of those whose start failed, which hold a log only."""
-    paths = sorted(rpc_directory().glob("servers/*"))
+    base = rpc_directory() / "servers"
+    paths = sorted(base.iterdir()) if base.is_dir() else []  # one that cannot be read is an error
     return [Home(path, "server") for path in paths if path.is_dir()]
 
 
@@ -261,9 +262,8 @@ def tail(path: Path) -> str:
 
 
 def not_up(what: str, at: Home, error: type[AdtError] = RpcError) -> AdtError:
-    """Return the error for *what*, a process that ended before it was of use."""
-    remedy = f"Its last words are below and in {at.log}."
-    return error(f"{what} did not come up", remedy=remedy, details=tail(at.log))
+    """Return the error *what* about a process that ended before it was of use, with its last words."""
+    return error(what, remedy=f"Its last words are below and in {at.log}.", details=tail(at.log))
 
 
 LOG_LIMIT = 4 << 20
@@ -307,7 +307,7 @@ def launch(
         if "error" in report:
             raise _reported(report)
         if "ready" not in report:
-            raise not_up(module, at)
+            raise not_up(f"{module} did not come up", at)
         send(child.stdin.fileno(), encode(COMMIT))
         stays = True
     finally:
@@ -321,7 +321,7 @@ def launch(
 
 
 def _wait(child: subprocess.Popen[bytes]) -> None:
-    """Let the process, whose input has ended, clean up, then end it; after ctrl-C it may take longer."""
+    """Let the process, whose input has ended, clean up, then end it; after ctrl-C it goes on by itself."""
     seconds = allowed(END_SECONDS)
     try:
         child.wait(timeout=seconds)

@@ -101,7 +101,7 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
             state.launch(__name__, {"fd": fd}, at, seconds=60.0, doing=doing, pass_fds=(fd,))
         record = state.read_tracker(at)
         if record is None:
-            raise state.not_up("the tracker", at, TrackerError)
+            raise state.not_up("the tracker ended right after its start", at, TrackerError)
         log.debug("the tracker listens on %s", record.address)
         return _info(record, at)
 

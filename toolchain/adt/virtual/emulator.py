@@ -214,7 +214,10 @@ def boot_up(
         send(launcher.stdin.fileno(), encode(dataclasses.asdict(boot)))
         deadline = time.monotonic() + 60.0
         while not (ready and pid):
-            message = receive(launcher.stdout.fileno(), deadline)
+            try:
+                message = receive(launcher.stdout.fileno(), deadline)
+            except (OSError, EOFError, BadMessage) as error:
+                raise _failed("it ended, or did not answer in time", home, offset) from error
             if "error" in message:
                 raise _failed(message["error"], home, offset)
             if "pid" in message:
@@ -239,8 +242,8 @@ def boot_up(
         send(launcher.stdin.fileno(), encode(COMMIT))
         committed = True
         return record
-    except (OSError, EOFError, BadMessage) as error:
-        raise _failed("it ended, or did not answer in time", home, offset) from error
+    except BrokenPipeError as error:
+        raise _failed("it ended", home, offset) from error
     finally:
         if not committed:
             home.record.unlink(missing_ok=True)

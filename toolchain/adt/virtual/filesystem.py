@@ -138,7 +138,7 @@ def make_data(data: Path, source: Path, size: str) -> None:
     for directory in ("local/tmp", "log", "media/0"):
         (data / directory).mkdir(parents=True, exist_ok=True)
     (data / "local/tmp").chmod(0o1777)
-    (data / "log/main").touch()
+    (data / "log/main").touch()  # of scripts/log.sh and scripts/logcat.sh
 
 
 def make_sys(sys: Path) -> None:

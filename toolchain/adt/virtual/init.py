@@ -129,6 +129,7 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers)
         boot.name, userland, Path(boot.data), data_size=boot.data_size, abi=abi, interpreter=interpreter
     )
     os.umask(0o022)
+    # by its descriptor: asyncio sets TCP_NODELAY only where the protocol is known
     listening = socket.socket(fileno=boot.listening)
     listening.set_inheritable(False)
     os.set_inheritable(started, False)

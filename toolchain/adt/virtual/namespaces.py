@@ -175,7 +175,7 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 def make_read_only(target: Path) -> None:
     """Let nobody write through the mount at *target*."""
-    # in a user namespace the flags of a mount that was copied must be kept; one has another bit in mount(2)
+    # in a user namespace a copied mount keeps its flags; statvfs has mount(2)'s bits, but for RELATIME
     present = os.statvfs(target).f_flag
     kept = present & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
     kept |= MS_RELATIME if present & os.ST_RELATIME else 0

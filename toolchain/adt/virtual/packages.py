@@ -136,7 +136,9 @@ def for_device(
     chosen: dict[Source, None] = {}
     for name, text in sorted(files.items()):
         parse = parse_deb822 if name.endswith(".sources") else parse_one_line
-        for source in filter(lambda source: is_distribution(source, codename), parse(text)):
+        for source in parse(text):
+            if not is_distribution(source, codename):
+                continue
             # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
             components = tuple(part for part in ("main", "universe") if part in source.components)
             candidate = replace(source, components=components)

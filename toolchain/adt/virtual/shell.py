@@ -125,29 +125,32 @@ class _Child:
 
     def __init__(self, request: Request, shell: str, environment: Mapping[str, str]) -> None:
         self.terminal = request.terminal
-        if request.terminal:
-            self.stdin, theirs = os.openpty()
-            self.outputs, inside = {STDOUT: self.stdin}, [theirs] * 3
-        else:
-            stdin, self.stdin = os.pipe()
-            stdout, theirs = os.pipe()
-            self.outputs, inside = {STDOUT: stdout}, [stdin, theirs, theirs]
-            if request.protocol == 2:
-                self.outputs[STDERR], inside[2] = os.pipe()
-        self._open = {self.stdin, *self.outputs.values()}
-        for fd in self._open:
-            os.set_blocking(fd, False)
+        self.outputs: dict[int, int] = {}
+        self._open, inside = set[int](), list[int]()
         try:
+            if request.terminal:
+                self.stdin, theirs = os.openpty()
+                self.outputs, inside = {STDOUT: self.stdin}, [theirs] * 3
+                self._open = {self.stdin}
+            else:
+                theirs, self.stdin = os.pipe()
+                self._open, inside = {self.stdin}, [theirs]
+                for kind in (STDOUT, STDERR) if request.protocol == 2 else (STDOUT,):
+                    self.outputs[kind], theirs = os.pipe()
+                    self._open.add(self.outputs[kind])
+                    inside.append(theirs)
+            for fd in self._open:
+                os.set_blocking(fd, False)
             self.process = subprocess.Popen(
                 [shell, "-c", request.command] if request.command else [shell],
                 stdin=inside[0],
                 stdout=inside[1],
-                stderr=inside[2],
+                stderr=inside[-1],
                 env={**environment, "TERM": request.term},
                 start_new_session=True,
                 preexec_fn=_take_terminal if request.terminal else None,
             )
-        except OSError:
+        except BaseException:
             self.close()
             raise
         finally:

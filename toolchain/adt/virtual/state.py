@@ -85,7 +85,8 @@ def home(name: str) -> Home:
 
 def homes() -> list[Home]:
     """List the directories of all devices that were ever started."""
-    paths = sorted(emulators_directory().glob("*"))
+    base = emulators_directory()
+    paths = sorted(base.iterdir()) if base.is_dir() else []  # one that cannot be read is an error
     return [Home(path) for path in paths if path.is_dir() and NAME.fullmatch(path.name)]
 
 

@@ -181,7 +181,7 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
 def _unused(directory: str, names: list[str]) -> set[str]:
     """Return which of the entries *names* of a library directory nothing on the device needs."""
     unused = shutil.ignore_patterns("gconv", "audit", "pkgconfig", "cmake", "python3*", "*.py", "*.a")
-    # the linker needs the rest, for the kernels that PoCL compiles
+    # but the linker needs these two, for the kernels that PoCL compiles
     return unused(directory, names) - {"libgcc.a", "libc_nonshared.a"}
 
 

@@ -220,7 +220,7 @@ class Stream:
 
     def _take(self, count: int) -> bytes:
         taken = bytes(memoryview(self._buffer)[:count])
-        del self._buffer[:count]  # which moves nothing
+        del self._buffer[:count]  # CPython moves the start; it copies only where it shrinks the buffer
         self._acknowledge()
         return taken
 
