@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import signal
 import subprocess
@@ -116,6 +117,15 @@ def test_a_damaged_file_costs_no_other(tmp_path: Path, caplog: pytest.LogCapture
     (tmp_path / "notes.json").write_text("mine")
     assert [entry.id[-1] for entry in history.load(tmp_path)] == ["1", "3"]
     assert "passed over" in caplog.text and "version 99" in caplog.text
+
+
+def test_what_a_killed_process_left_goes_when_it_is_old(tmp_path: Path) -> None:
+    old, new = tmp_path / ".a.json.1.tmp", tmp_path / ".b.json.2.tmp"
+    for path in (old, new):
+        path.write_text("half")
+    os.utime(old, (0, 0))
+    history.save(record(1, 1.0), tmp_path)
+    assert not old.exists() and new.exists(), "another process may be at work on the new one"
 
 
 def test_a_kill_in_the_midst_leaves_whole_records_only(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ class Device:
     def sync(self, *, size: int = 0, timeout: float | None = None, doing: str) -> Iterator[SyncSession]:
         """Connect for files, *size* bytes if known; what the device refuses becomes an error with a remedy.
 
-        Without a *timeout*, nor one of the device, it may last as long as bytes travel, and fast enough.
+        Without a *timeout*, here or of the device, it may take as long as bytes travel no slower than any
+        usable connection brings them.
         """
         limit, stall = timeout or self.timeout, math.inf
         if limit is None:

@@ -101,9 +101,10 @@ class OpenclDevice:
         match = re.match(r"OpenCL (\d{1,9})\.(\d{1,9})", self.version or "")
         if not match or (int(match[1]), int(match[2])) < TVM_VERSION:
             return f"it has {self.version or 'no version'}, and TVM takes OpenCL 1.2 and later"
-        query = "CL_DEVICE_IMAGE_PITCH_ALIGNMENT"
-        silent = f"its driver does not answer {query}, and TVM's runtime stops at that"
-        return silent if self.image_pitch_alignment is None else ""
+        if self.image_pitch_alignment is None:
+            query = "CL_DEVICE_IMAGE_PITCH_ALIGNMENT"
+            return f"its driver does not answer {query}, and TVM's runtime stops at that"
+        return ""
 
 
 @dataclass(frozen=True)

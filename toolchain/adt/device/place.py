@@ -66,6 +66,7 @@ class RtvmOptions:
     warmup_ms: float = 0.0
     """Milliseconds that the warm-up takes at least."""
     run_count: int = 1
+    """Timed runs, at least."""
     min_seconds: float = 0.0
     """Seconds that the timed runs take at least."""
     max_seconds: float | None = None
@@ -134,7 +135,8 @@ class RtvmOptions:
 
     @property
     def files(self) -> tuple[str, ...]:
-        return (OUTPUTS, *(TIMES,) * self.keep_times, *(CALLS,) * (self.dump_calls is not None))
+        files = {OUTPUTS: True, TIMES: self.keep_times, CALLS: self.dump_calls is not None}
+        return tuple(name for name, kept in files.items() if kept)
 
 
 @dataclass(frozen=True)

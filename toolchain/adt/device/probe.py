@@ -24,7 +24,6 @@ from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
 from adt.device.survey import HARDWARE, Cpu, Gpu, Memory, Survey, Thermal
 from adt.device.transport import adb
-from adt.device.transport.shell import ShellOptions
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
@@ -76,7 +75,9 @@ class Probe:
     soc: str
     """Model and system on chip; empty when the device does not say."""
     kernel: str
+    """``uname -r``."""
     machine: str
+    """``uname -m``."""
     page_size: int | None
     """Bytes."""
     selinux: str | None
@@ -98,8 +99,8 @@ class Probe:
 def survey_hardware(device: Device, *parts: str, libraries: Sequence[str] = ()) -> Survey:
     """Ask *device* for its hardware, and for *parts* of the survey."""
     limit, doing = device.allow(SURVEY_SECONDS), f"probing {device.serial}"
-    options: ShellOptions = {"timeout": limit, "doing": doing, "what": f"{doing} failed"}
-    return device.survey(*HARDWARE, *parts, libraries=libraries, **options)
+    what = f"{doing} failed"
+    return device.survey(*HARDWARE, *parts, libraries=libraries, timeout=limit, doing=doing, what=what)
 
 
 def probe(

@@ -312,6 +312,7 @@ def write_archive(entries: Iterable[ApkEntry], path: Path) -> None:
             member.external_attr = READABLE
             assert archive.fp is not None
             begin = archive.fp.tell() + LOCAL_HEADER + len(entry.name.encode())
+            # the extra field ends, and the contents begin, at a multiple of the alignment
             zeros = -(begin + FIELD.size) % entry.alignment
             field_size = FIELD.size - 4 + zeros
             member.extra = FIELD.pack(ALIGNMENT_FIELD, field_size, entry.alignment) + bytes(zeros)

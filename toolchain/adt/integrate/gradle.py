@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -55,7 +54,7 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
         "app": app,
         "built_in_kotlin": BUILT_IN_KOTLIN,
         "picture": app and _picture(project.models[0].api.entries[0]) is not None,
-        "modules": (*("app",) * app, RUNTIME_MODULE, project.name),
+        "modules": (*((APP_MODULE,) if app else ()), RUNTIME_MODULE, project.name),
         "project": project,
         "versions": project.android,
     }
@@ -121,10 +120,12 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
 
 def _copies(directory: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
     """Copy *files*, by their paths in the APK, to where Gradle looks for them below *directory*."""
-    return tuple(
-        CopiedFile(f"{directory}/{re.sub(f'^{contents.LIBRARIES}', 'jniLibs/', name)}", path)
-        for name, path in files.items()
-    )
+    copies = []
+    for name, path in files.items():
+        library = name.startswith(contents.LIBRARIES)
+        place = f"jniLibs/{name.removeprefix(contents.LIBRARIES)}" if library else name
+        copies.append(CopiedFile(f"{directory}/{place}", path))
+    return tuple(copies)
 
 
 def device_tests(project: Project) -> tuple[OutputFile, ...]:
@@ -145,13 +146,15 @@ def device_tests(project: Project) -> tuple[OutputFile, ...]:
 
 def _lowest_api_level(project: Project) -> int:
     """Return the lowest API level on which all of the bundles' libraries start."""
+    levels = []
     for bundle in project.bundles:
         if bundle.manifest.api_level is None:
             raise ConfigError(
                 f"the bundle {bundle.path} is for {bundle.manifest.platform}, which is no Android",
                 remedy="Give bundles and packages for Android: adt build-target --for android-arm64-v8a",
             )
-    return max(bundle.manifest.api_level or 0 for bundle in project.bundles)
+        levels.append(bundle.manifest.api_level)
+    return max(levels)
 
 
 def _prefab(project: Project, bundle: TargetBundle) -> TextFile:

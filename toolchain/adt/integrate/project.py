@@ -67,9 +67,8 @@ def project(
         )
     name = names.project_name(java_package)
     free_names = names.class_names(name)
-    given = {
-        model: (text, names.check_class(text, free_names)) for model, text in chosen.items()
-    }  # before any other
+    # those that users chose, before any other is given
+    given = {model: (text, names.check_class(text, free_names)) for model, text in chosen.items()}
     models: list[ProjectModel] = []
     for model, group in groups.items():
         cls, free = given.get(model) or ("", free_names.give(model, "model", number=len(models) + 1))

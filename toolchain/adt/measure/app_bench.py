@@ -173,8 +173,10 @@ def _problem(document: AppBench) -> str:
         (kind in ("cpu", "opencl"), f"its device is {kind!r}"),
         (is_moment(document.when), f"its time is {document.when!r}"),
         (0 < len(runs) == len(starts), f"it has {len(runs)} runs and {len(starts)} starts"),
-        (all(math.isfinite(time) and time >= 0 for time in times), "it has a time that is none"),
-        (sum(runs) > 0, "it has a time that is none"),
+        (
+            all(math.isfinite(time) and time >= 0 for time in times) and sum(runs) > 0,
+            "it has a time that is none",
+        ),
         (re.fullmatch("[0-9a-f]{64}", package), f"it has the digest {package!r}"),
         (re.fullmatch("([0-9a-f]{64})?", bundle), f"it has the digest {bundle!r}"),
     )
@@ -215,7 +217,9 @@ def _machine(document: AppBench) -> Machine:
     opencl = (device.name or "OpenCL", device.type, device.driver)
     computes, kind, driver = opencl if device.kind == "opencl" else ("cpu", "cpu", "")
     emulated = bool(EMULATOR.search(f"{model} {soc}"))
-    return Machine("device", model, model, soc, computes, kind, driver, emulated)
+    return Machine(
+        "device", model, model, soc, computes, computes_type=kind, driver=driver, emulated=emulated
+    )
 
 
 def _subject(document: AppBench) -> Subject:

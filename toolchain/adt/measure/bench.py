@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,13 +154,13 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
     if ran.get("kind", "cpu") != "cpu":
         computes, kind = str(ran.get("name") or "a GPU"), str(ran.get("type") or "")
         driver = str(ran.get("driver") or "")
-    computing = (computes, kind, driver, place.emulated)
+    machine = partial(Machine, computes=computes, computes_type=kind, driver=driver, emulated=place.emulated)
     if isinstance(place, DevicePlace):
         properties = place.device.facts.properties
         model = properties.get("ro.product.model", "") or (now.board if now else "") or place.label
-        return Machine("device", place.name, model, soc(properties), *computing)
+        return machine("device", place.name, model, soc(properties))
     cpu = (now.cpu or now.board if now else "") or os.uname().machine
-    return Machine("host", place.name, f"{cpu}, {os.cpu_count()} processors", "", *computing)
+    return machine("host", place.name, f"{cpu}, {os.cpu_count()} processors", "")
 
 
 def subject_of(opened: Opened) -> Subject:
@@ -284,6 +285,7 @@ class Turns:
 
     @property
     def times(self) -> Times:
+        """Milliseconds of every run."""
         return np.concatenate([run.times["run_ms"] for run in self.runs])
 
     @property

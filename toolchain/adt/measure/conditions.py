@@ -108,7 +108,7 @@ def cool_down(place: Place, goal: CoolDown) -> bool:
             log.warning("%s is still %s after %g s; it is measured as it is", place.name, state, waited)
             return False
         if waited == 0:
-            log.info("waiting until %s is at most at %g °C: it is %s", place.name, goal.celsius, state)
+            log.info("%s is %s: waiting until that is at most %g °C", place.name, state, goal.celsius)
         time.sleep(COOL_DOWN_POLL)
         waited += COOL_DOWN_POLL
     log.warning("%s gives no temperature that could be waited for", place.name)

@@ -7,10 +7,12 @@ renamed. Files are never changed; removing one removes that benchmark.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -32,6 +34,7 @@ log = logging.getLogger("adt.bench")
 
 EXPORT, EXPORT_VERSION = "adt.bench-records", 1
 _REMEDY = "Remove the file: it is no benchmark of this adt."
+_LEFTOVER_SECONDS = 24 * 3600
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]+\.json")
 
 
@@ -45,6 +48,10 @@ def save(record: BenchRecord, into: Path | None = None) -> Path:
     when = datetime.fromisoformat(record.when).astimezone(UTC)
     final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"
     with fresh_file(final, durable=True) as temporary:
+        for leftover in into.glob(".*.tmp"):  # of a process that nothing could clean up after
+            with contextlib.suppress(OSError):
+                if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
+                    leftover.unlink()
         temporary.write_text(manifest.dumps(record), encoding="utf-8")
     return final
 

@@ -48,11 +48,15 @@ class HostKernels:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         """Take *functions*, each kernel before it was scheduled (``read_kernels``)."""
         self._functions = functions
+        self._plain: dict[str, PlainKernel] = {}
         self._compiled: dict[str, Any] = {}
 
     def plain(self, name: str, writes: int = 0) -> PlainKernel:
         """Describe the kernel *name*; its last *writes* arguments are outputs, if its code is silent."""
-        return _read(self._functions[self._known(name)], writes)
+        known = self._known(name)
+        if known not in self._plain:
+            self._plain[known] = _read(self._functions[known], writes)
+        return self._plain[known]
 
     def run(self, name: str, arguments: Sequence[Array], writes: int = 0) -> tuple[Array, ...]:
         """Compute the kernel *name* on all its *arguments*, outputs too, and return what it writes."""

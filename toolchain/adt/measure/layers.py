@@ -64,12 +64,13 @@ def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
 
 def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]:
     """Yield *calls* in groups of at most *most* bytes; a larger call is a group of its own."""
-    group: list[KernelCall] = []
+    group, size = list[KernelCall](), 0
     for call in calls:
-        if group and sum(other.bytes for other in group) + call.bytes > most:
+        if group and size + call.bytes > most:
             yield group
-            group = []
+            group, size = [], 0
         group.append(call)
+        size += call.bytes
     if group:
         yield group
 
@@ -134,6 +135,7 @@ class Scan:
     """Go on after the first chunk with a wrong kernel."""
     chunk_bytes: int = CHUNK
     timeout: float | None = None
+    """Seconds for each run on the device."""
 
 
 @dataclass(frozen=True)

@@ -203,8 +203,8 @@ class Protocol:
     @property
     def key(self) -> str:
         """Key that tells apart measurements that must not be compared: the name, and what was changed."""
-        names, base = ("warmup_runs", "warmup_ms", "runs", "seconds"), PROTOCOLS[self.name]
-        values = {name: getattr(self, name) for name in names}
+        base, others = PROTOCOLS[self.name], ("name", "rounds", "headline")
+        values = {name: value for name, value in vars(self).items() if name not in others}
         changed = [f"{name}={each:g}" for name, each in values.items() if each != getattr(base, name)]
         return f"{self.name} ({', '.join(changed)})" if changed else self.name
 

@@ -38,6 +38,7 @@ RUNTIMES = {
 """The runtime that each format comes from; what Python made of Relax has none but TVM."""
 AUTO, HOST, FILE, MODEL = "auto", "host", "file", "model"
 HOST_TIMEOUT = 900.0
+"""Seconds for a model on this machine's CPU."""
 REFERENCE_SECONDS = 1800.0
 """Seconds that its runtime may take, whose kernels may be plain loops."""
 

@@ -64,7 +64,8 @@ class Inventory:
     manifest: str = ""
     """Text of the deployment's manifest; empty when there is none."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """Entries of the store that the payload needs: name and the sha256 of what is really in it."""
+    """Entries of the store that the payload needs: name and the sha256 of what is really in it; empty until
+    :func:`inspect` has asked."""
 
     @property
     def doubtful(self) -> tuple[str, ...]:

@@ -161,6 +161,7 @@ def awake(device: Device) -> Iterator[None]:
 BATCH = 200
 """Paths that one `rm` on the device gets."""
 SLOW = 300.0
+"""Seconds for listing or removing."""
 
 
 @dataclass(frozen=True)

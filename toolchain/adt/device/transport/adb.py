@@ -273,7 +273,9 @@ class Wire(AbstractContextManager["Wire"]):
         """Ask for *service* and read the server's OKAY."""
         data = os.fsencode(service)  # names on a device are bytes
         if b"\0" in data:
-            raise DeviceError("a command for a device has a zero byte in it", remedy="Send it as a file.")
+            raise DeviceError(
+                "a command for a device has a zero byte in it", remedy="Send such data as a file."
+            )
         if len(data) > MAX_REQUEST:
             raise DeviceError(
                 f"a request of {len(data)} bytes is longer than adb allows ({MAX_REQUEST})",

@@ -191,6 +191,7 @@ def _call(
 ) -> CallTime:
     """Describe the call *at* of those that ran, which is *known* to *graph*, there at *place*."""
     measured = calls[at]
+    # of the calls below it, those that it made itself: their time is not its own
     deeper = takewhile(lambda call: call.depth > measured.depth, islice(calls, at + 1, None))
     inner = [call.host_us for call in deeper if call.depth == measured.depth + 1]
     kind, where = known.kind if known else "", graph.device_of(known) if graph and known else device
