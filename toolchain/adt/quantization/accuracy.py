@@ -85,7 +85,7 @@ def layer_costs(
     keep: frozenset[str],
     samples: Samples,
 ) -> tuple[LayerCost, ...]:
-    """Measure what each layer of a quantized *model* but *keep* costs, the costliest first.
+    """Measure what each layer of a quantized *model* costs, but those in *keep*, the costliest first.
 
     Each is quantized alone: the noise that a layer adds to its own output does not tell the model's.
     """
@@ -288,7 +288,9 @@ def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[s
 def _separate(
     original: onnx.ModelProto, model: onnx.ModelProto, values: dict[str, Array]
 ) -> tuple[onnx.ModelProto, dict[str, tuple[float, ...]]]:
-    """Return the nodes that a quantized *model* changed, each by itself on *values*, and ranges of quanta."""
+    """Return the nodes that a quantized *model* changed, each by itself on *values*; and by tensor the
+    least and the greatest number that its quantization steps stand for.
+    """
     floats, quantized = Graph(original, original.graph), Graph(model, model.graph)
     before = {node.name: node for node in original.graph.node}
     names: dict[str, str] = {}

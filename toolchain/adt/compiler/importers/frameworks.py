@@ -27,19 +27,20 @@ def framework_errors(what: str, remedy: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide what a framework logs, and move what it prints and warns of to the debug log."""
+    """Hide all threads' logs up to warnings, and move what is printed and warned of to the debug log."""
     printed, before = io.StringIO(), logging.root.manager.disable
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(printed),
-    ):
-        warnings.simplefilter("always")
-        logging.disable(logging.WARNING)
-        try:
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
+            warnings.simplefilter("always")
+            logging.disable(logging.WARNING)
             yield
-        finally:
-            logging.disable(before)
-            for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
-                if text.strip():
-                    log.debug("printed while importing: %s", text.strip())
+    finally:  # outside: a handler may write to the stderr of now
+        logging.disable(before)
+        for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
+            if text.strip():
+                log.debug("printed while importing: %s", text.strip())

@@ -42,7 +42,10 @@ for name in sys.argv[split + 1:]:
 
 
 def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
-    """Return the functions of the runtime that a compiled model, or a kernel of *lowered*, calls, sorted."""
+    """Return the functions of the runtime that a compiled model, or a kernel of *lowered*, calls, sorted.
+
+    *lowered* is the module after the last Relax pass.
+    """
     globals_line = re.search(r"Globals \(#\d+\): \[(.*)\]", built.stats())
     names = set(globals_line[1].split(", ")) if globals_line else set()
     names -= set(re.findall(r"^@(\S+):", built.as_text(), re.MULTILINE))  # the executable's own

@@ -53,15 +53,16 @@ def import_model(
         blockwise: weights of 4 or 8 bits with scales for blocks stay so; else they become floats.
         check: compare each operator with the format's own runtime.
     """
-    return _import(*_open(model), shapes, check, steps, blockwise)
+    return _import(*_open(model), shapes, steps, check=check, blockwise=blockwise)
 
 
 def _import(
     path: Path,
     source: SourceModel,
     shapes: RequestedShapes,
-    check: bool = False,
     steps: RecurrentSteps | None = None,
+    *,
+    check: bool = False,
     blockwise: bool = False,
 ) -> ImportedModel:
     if source.format == formats.TFLITE:
@@ -97,8 +98,9 @@ def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:
             ops = _table(path, source.format, shapes)
         else:
             ops = after_trial(imported.ops, unrunnable(imported.module, imported.ops), ())
-        reason = error.what, error.remedy, error.options, error.exit_code
-        return Explanation(source.file, source.format, ops, *reason)
+        return Explanation(
+            source.file, source.format, ops, error.what, error.remedy, error.options, error.exit_code
+        )
     return Explanation(source.file, source.format, imported.ops, "", "", (), 0)
 
 

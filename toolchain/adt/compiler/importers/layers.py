@@ -236,7 +236,10 @@ def check_layers(
 
 
 def _book() -> Path:
-    """Return the file of verdicts, by adt's source and what it calls: a kind's digest and a reason a line."""
+    """Return the file of verdicts, named by adt's source and the versions of what it calls.
+
+    A line has the digest of a kind, and the reason if that could not be compared.
+    """
     import adt.compiler
 
     source = cache.stat_digest(Path(adt.compiler.__file__).parent)

@@ -91,8 +91,8 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
         raise ModelError("two parameters of main have one name", remedy="Give each a name of its own.")
     inputs = int(attributes.get("num_input", len(names)))
     known = dict(zip(names[inputs:], attributes.get("params", []), strict=False)) | dict(values)
-    if other := next((name for name in known if name not in names), None):
-        what = f"main has no parameter {other}.{did_you_mean(other, names)}"
+    if others := [name for name in known if name not in names]:
+        what = f"main has no parameter {others[0]}.{did_you_mean(others[0], names)}"
         raise ModelError(what, remedy=f"Its parameters: {', '.join(names)}.")
     if missing := [name for name in names[inputs:] if name not in known]:
         raise ModelError(

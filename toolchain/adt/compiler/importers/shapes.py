@@ -255,9 +255,9 @@ def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> 
     for name, dims in declared.items():
         shape = _extents(dims, symbols)
         if name in left and None in shape:
-            guesses = (_example(index, dims, name) for index in range(len(dims)))
             examples[name] = tuple(
-                guess if extent is None else extent for guess, extent in zip(guesses, shape, strict=True)
+                _example(index, dims, name) if extent is None else extent
+                for index, extent in enumerate(shape)
             )
     return examples
 

@@ -168,16 +168,17 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     ops = [node.target.__name__ for node in calls if node.target.__name__ != "getitem"]
     reasons = (
-        (node, _training(node) or ("" if node.target.__name__ in known else NO_CONVERTER)) for node in calls
+        (node, _refused(node) or ("" if node.target.__name__ in known else NO_CONVERTER)) for node in calls
     )
     missing = [(node.target.__name__, node.name, reason) for node, reason in reasons if reason]
     return op_rows(ops, {}, refusal_notes(missing), {})
 
 
-def _training(node: Any) -> str:
-    """Return the refusal of a norm by a batch's statistics, where TVM's are fixed, and of random values.
+def _refused(node: Any) -> str:
+    """Return why *node* is refused: it normalizes by a batch's statistics, or is random; else empty.
 
-    TVM draws the numbers of some operators once, at import, and converts dropouts to nothing.
+    TVM takes fixed statistics, draws the numbers of some operators once, at import, and converts dropouts to
+    nothing.
     """
     torch = load("torch", "torch", "reading a .pt2 file")
     is_norm = node.target.__name__.startswith("_native_batch_norm_legit_functional")

@@ -98,7 +98,10 @@ def with_bounded_reads(module: Any) -> Any:
 
 
 def check_constant_indices(module: Any, values: Mapping[str, Any]) -> None:
-    """Refuse reads outside a tensor by a constant or a parameter in *values*; they may count from the end."""
+    """Refuse reads outside a tensor by a constant or a parameter in *values*.
+
+    Negative indices may count from the end.
+    """
     graph = _Graph(module["main"], module)
     for name, call in graph.calls():
         if name not in READS or str(getattr(call.attrs, "mode", "fast")) != "fast":
@@ -291,7 +294,10 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
 
 
 def _before(name: str, need: _Need, number: tuple[float, float], *, first: bool) -> _Need | None:
-    """Return the need of an operand whose result with a constant of the bounds *number* must meet *need*."""
+    """Return the need of an operand whose result with a constant of the bounds *number* must meet *need*.
+
+    None if it is unknown. *first*: the operand is the call's first argument.
+    """
     least, most = number
     if name == "relax.negative":
         return replace(need, least=-need.most, most=-need.least)

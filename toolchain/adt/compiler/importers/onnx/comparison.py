@@ -134,7 +134,10 @@ def session_of(model: onnx.ModelProto, *, optimize: bool, threads: int = 0) -> o
 def run_reference(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """Compute outputs and tensors *observed* by ONNX's reference; TimeoutError if it takes long."""
+    """Compute outputs and tensors *observed* by ONNX's reference.
+
+    TimeoutError after :data:`REFERENCE_SECONDS`.
+    """
     from onnx.reference import ReferenceEvaluator  # takes long to import
 
     end = time.monotonic() + REFERENCE_SECONDS

@@ -216,8 +216,8 @@ def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
 def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
     """Return True if the model is valid but for what onnxruntime itself writes.
 
-    That is its operators in ONNX's own domain, outputs without a shape, and before 2019 weights that are no
-    inputs.
+    That is operators in ONNX's own domain that ONNX lacks (or lacks yet), outputs without a shape, and, in
+    files of before 2019, weights that are no inputs.
     """
     lenient = deepcopy(model)
     lenient.ir_version = max(model.ir_version, 4)

@@ -297,7 +297,8 @@ def _difference(
     """Return what *changed* computes otherwise than *model*; empty when it computes the same.
 
     Where a model quantizes within, a value on the edge of two quanta may become the other one, and all that
-    follows differs. There each rewritten node is compared by itself, on what it gets in the original.
+    follows differs by more than rounding. There each rewritten node is compared by itself, on what it gets in
+    the original.
     """
     reason = runner.difference(changed, _observed(model, done))
     if not reason or not any(QUANTIZING.match(node.op_type) for node in model.graph.node):

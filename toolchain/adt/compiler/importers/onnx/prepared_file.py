@@ -134,5 +134,6 @@ def op_table(prepared: PreparedModel, missing: Mapping[str, str]) -> tuple[OpRow
     missing = {op: note for op, note in missing.items() if op not in prepared.kept}
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     ops += missing.keys() - set(ops)  # only in what an operator was rewritten to
-    ours = dict.fromkeys((*known_operators()[1], *prepared.kept), "converted by adt")
+    _, by_adt = known_operators()
+    ours = dict.fromkeys((*by_adt, *prepared.kept), "converted by adt")
     return op_rows(ops, prepared.rewritten, missing, ours)

@@ -16,7 +16,10 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """Bring a *model* of before opset 11 to *opset*; ONNX's converter changes its asymmetric coordinates."""
+    """Bring a *model* of before opset 11 to *opset*.
+
+    ONNX's converter gives Upsample and Resize the coordinates of opset 11; theirs are asymmetric.
+    """
     result = version_converter.convert_version(model, opset)
     result.ir_version = max(4, result.ir_version)  # before, only inputs could be constants
     for node in [node for node in all_nodes(result.graph) if node.op_type == "Resize"]:

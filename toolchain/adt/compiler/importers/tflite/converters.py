@@ -91,7 +91,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """Let *refused* get the operators that are refused."""
         super().__init__(*arguments, **options)
         # converters of subgraphs get the same state, and nothing else
-        self.refused: list[Refusal] = self.conversion_state.setdefault("refused", refused)
+        self.refused: list[Refusal] = self.conversion_state.setdefault(
+            "refused", [] if refused is None else refused
+        )
         ours = {op: getattr(self, f"convert_{op.lower()}") for op in MENDED}
         added = {op: functools.partial(function, self) for op, function in ADDED.items()}
         self.convert_map: dict[str, Callable[..., Any]] = {
@@ -222,13 +224,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """Return an operand; a constant one, too, which some of TVM's converters do not expect."""
         if not self.has_expr(input_tensor_idx):
             return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
+        if input_tensor_idx != self.weights and input_tensor_idx not in (self.scales or {}):
+            return super().get_expr(input_tensor_idx)
         (tensor,) = super().get_tensors([input_tensor_idx])
         if input_tensor_idx == self.weights:
             value = relax.const(super().get_tensor_value(tensor))
         else:
             value = super().get_expr(input_tensor_idx)
-            if input_tensor_idx not in (self.scales or {}):
-                return value
         return self.bb.normalize(self.dequantize(value, tensor))
 
     def _options(self, op: Any, kind: str) -> Any:
@@ -278,7 +280,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return self._aligned(op, "nearest_neighbor")
 
     def _aligned(self, op: Any, method: str) -> Any:
-        """Resize with aligned corners; an axis of one pixel to two, as their distance must not be 0."""
+        """Resize with aligned corners; an axis of one pixel to two, of which the first is taken.
+
+        The distance of the corners is a divisor.
+        """
         data, size = self.get_input_tensors(op)
         extents = [int(extent) for extent in self.get_tensor_value(size)]
         resized = relax.op.image.resize2d(

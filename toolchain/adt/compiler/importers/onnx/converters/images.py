@@ -32,6 +32,8 @@ def _resize(node: Node) -> Any:
     if _as_tvm(node, shape, size, scales):
         return node.by_tvm((node.inputs[0], None, None, literal(np.array(size, np.int64))))
     mode, dtype, coordinates = node.attribute("mode", "nearest"), node.dtype(), _coordinates(node)
+    if mode not in ("nearest", "linear", "cubic"):
+        raise node.refusal(f"its mode is {mode!r}")
     roi = _regions(node, axes, len(shape)) if coordinates == "tf_crop_and_resize" else None
     x, outside = node.inputs[0], []
     rounds = mode != "nearest" and dtype not in ("float32", "float64")
@@ -89,8 +91,8 @@ def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Seque
     policy = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
     whole = np.allclose(np.multiply(shape, scales), size, rtol=2e-7, atol=0)
     known = coordinates in TVM_COORDINATES and node.dtype() in FLOATS and not _is_old(node)
-    divides = coordinates != "align_corners" or 1 not in size[2:]  # by one less
-    if not (plain and spatial and policy and whole and known and divides and mode in ("nearest", "linear")):
+    defined = coordinates != "align_corners" or 1 not in size[2:]  # TVM divides by the extent less 1
+    if not (plain and spatial and policy and whole and known and defined and mode in ("nearest", "linear")):
         return False
     return mode == "linear" or all(map(partial(_same_pixels, node), shape, size, scales))
 
@@ -170,9 +172,14 @@ def _nearest_mode(node: Node, scale: float) -> str:
 
 
 def _nearest(mode: str, at: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0)
-    rounded = np.ceil if mode in ("round_prefer_floor", "ceil") else np.floor
-    result: NDArray[np.int64] = rounded(at.astype(np.float64) + shift).astype(np.int64)  # no tie of rounding
+    shift, rounded = {
+        "round_prefer_floor": (-0.5, np.ceil),
+        "round_prefer_ceil": (0.5, np.floor),
+        "floor": (0, np.floor),
+        "ceil": (0, np.ceil),
+    }[mode]  # KeyError: ONNX has no other
+    # float64: rounding makes no tie
+    result: NDArray[np.int64] = rounded(at.astype(np.float64) + shift).astype(np.int64)
     return result
 
 

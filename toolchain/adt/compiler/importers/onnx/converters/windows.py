@@ -78,6 +78,8 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
 
 def _lp_pool(node: Node) -> Any:
     moving, p = windows(node), node.attribute("p", 2)
+    if p < 1:
+        raise node.refusal(f"its p is {p}")
 
     def compute(x: Any) -> Any:
         taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(moving.kernel)]

@@ -197,13 +197,14 @@ def _attended(
     key: str,
     value: str,
     widths: tuple[int, int],
-    extents: tuple[int, int],
+    queries: int,
+    keys: int,
     masks: Sequence[str],
 ) -> str:
     """Write softmax(query · keyᵀ · scale + *masks*) · value as [B, S, N·H of the values].
 
-    *query*, *key* and *value* are [B, N, S or T, H]; *widths* N·H of the queries and of the values. Of the
-    *extents* S and T, the S queries are the last of the T keys.
+    *query*, *key* and *value* are [B, N, S or T, H]; *widths* N·H of the queries and of the values. The S
+    *queries* are the last of the T *keys*.
     """
     scale = build.attribute("scale", 0.0) or 1 / math.sqrt(widths[0] / build.attribute("num_heads"))
     product = build.add("MatMul", query, build.add("Transpose", key, perm=[0, 1, 3, 2]))
@@ -211,7 +212,7 @@ def _attended(
     for mask in masks:
         scores = build.add("Add", scores, mask)
     if build.attribute("unidirectional", 0):
-        future = np.triu(np.full(extents, FUTURE), extents[1] - extents[0] + 1)
+        future = np.triu(np.full((queries, keys), FUTURE), keys - queries + 1)
         scores = build.add("Add", scores, build.constant(future, build.dtype))
     scores = build.add("Softmax", scores, axis=-1 if build.graph.opset >= 13 else 3)
     result = build.add("Transpose", build.add("MatMul", scores, value), perm=[0, 2, 1, 3])
@@ -263,7 +264,7 @@ def _fused_attention(build: Builder) -> list[str] | None:
         both = (build.reshaped(part, 1, shape[0], count, keys, -1) for part in (key, value))
         present = build.add("Concat", *both, axis=0)
     widths = (sizes[0], sizes[2])
-    return [_attended(build, query, key, value, widths, (shape[1], keys), masks), present]
+    return [_attended(build, query, key, value, widths, shape[1], keys, masks), present]
 
 
 def _multi_head_attention(build: Builder) -> list[str] | None:
@@ -291,8 +292,7 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
     key, value = _extended(build, past_key, key), _extended(build, past_value, value)
     keys = key_shape[-2] + (past[2] if past else 0)
     masks = _masks(build, mask, added, keys)
-    extents = (shape[1], keys)
-    return [_attended(build, query, key, value, (shape[2], width), extents, masks), key, value]
+    return [_attended(build, query, key, value, (shape[2], width), shape[1], keys, masks), key, value]
 
 
 def _rotary(build: Builder) -> str | None:

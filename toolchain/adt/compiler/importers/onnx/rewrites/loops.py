@@ -115,10 +115,12 @@ def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[
 def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
     """Concatenate each of *rows* along a new axis."""
     stacks = []
-    is_new = build.graph.opset >= 13
     for names, axis in zip(rows, axes, strict=True):
-        inputs, options = ([build.integers([axis])], {}) if is_new else ([], {"axes": [axis]})
-        wide = [build.add("Unsqueeze", name, *inputs, **options) for name in names]
+        if build.graph.opset >= 13:
+            along = build.integers([axis])
+            wide = [build.add("Unsqueeze", name, along) for name in names]
+        else:
+            wide = [build.add("Unsqueeze", name, axes=[axis]) for name in names]
         stacks.append(build.add("Concat", *wide, axis=axis))
     return stacks
 

@@ -84,10 +84,10 @@ class _Unrolled:
     """One recurrent node and the nodes in its place."""
 
     def __init__(self, build: Builder) -> None:
-        steps, batch, _ = build.shape(build.operand(0))
+        first, second, _ = build.shape(build.operand(0))
         self.build = build
         self.batch_first = bool(build.attribute("layout", 0))
-        self.steps, self.batch = (batch, steps) if self.batch_first else (steps, batch)
+        self.steps, self.batch = (second, first) if self.batch_first else (first, second)
         self.weights: dict[tuple[int, int], str] = {}
         self.direction = build.attribute("direction", "forward")
         self.kind = _kind(build)
@@ -111,10 +111,11 @@ class _Unrolled:
             rows = [self._join([outputs[step] for outputs, _ in runs], 1) for step in range(self.steps)]
             results = [self._ordered(self._join(rows, 0), [2, 0, 1, 3])]
         for number, states in enumerate(zip(*(last for _, last in runs), strict=True), start=1):
-            results.append("")
             if build.has_output(number):  # [directions, batch, H]
                 joined = build.reshaped(self._join(states, 0), len(runs), self.batch, self.hidden)
-                results[number] = self._ordered(joined, [1, 0, 2])
+                results.append(self._ordered(joined, [1, 0, 2]))
+            else:
+                results.append("")
         return results
 
     def _ordered(self, name: str, batch_first: list[int]) -> str:
