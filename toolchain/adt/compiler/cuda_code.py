@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from adt.bundle import plugins
 from adt.compiler.targets import ModelTarget
@@ -31,11 +31,21 @@ from adt.options.sections import TvmSettings
 NVRTC_13 = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 
 
+class _Release(NamedTuple):
+    """Distribution of NVRTC on the package index."""
+
+    distribution: str
+    compiler: str
+    """Package below ``nvidia``."""
+    library: str
+    headers: str
+    """Package below ``nvidia``."""
+
+
 _RELEASES = (
-    ("nvidia-cuda-nvrtc-cu12", "cuda_nvrtc", "libnvrtc.so.12", "cuda_runtime"),  # the extra's
-    ("nvidia-cuda-nvrtc", "cu13", "libnvrtc.so.13", "cu13"),  # PyTorch's
+    _Release("nvidia-cuda-nvrtc-cu12", "cuda_nvrtc", "libnvrtc.so.12", "cuda_runtime"),  # the extra's
+    _Release("nvidia-cuda-nvrtc", "cu13", "libnvrtc.so.13", "cu13"),  # PyTorch's
 )
-"""Compiler of each release: its distribution, package below ``nvidia``, library, and the headers' package."""
 HEADERS = {
     "cuda.h": "",
     "cuda/std/cstdint": """
@@ -199,14 +209,13 @@ def _package(name: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def _nvrtc(release: tuple[str, str, str, str]) -> CudaCompiler | None:
+def _nvrtc(release: _Release) -> CudaCompiler | None:
     """Locate NVRTC of *release*; None unless its library and headers are there."""
-    distribution, package, file, headers_package = release
-    directory, headers = _package(package), _package(headers_package)
-    library = directory / "lib" / file if directory else None
+    directory, headers = _package(release.compiler), _package(release.headers)
+    library = directory / "lib" / release.library if directory else None
     if library is None or headers is None or not library.is_file():
         return None
-    version = metadata.version(distribution)
+    version = metadata.version(release.distribution)
     return CudaCompiler(f"NVRTC {version}", f"nvrtc {version}", library=library, headers=headers / "include")
 
 

@@ -77,7 +77,7 @@ def compile_kernel(kernel: Any, out: Path, job: CompileJob, *, name: str) -> Com
 
 def _module(kernel: Any, name: str) -> Any:
     """Convert *kernel* to an IRModule of named PrimFuncs."""
-    own = ""  # TE calls every function main
+    own = ""  # TE's functions are all called main, and a module's have their names
     if isinstance(kernel, te.Tensor):
         kernel = [kernel]
     if isinstance(kernel, Sequence) and kernel and all(isinstance(tensor, te.Tensor) for tensor in kernel):

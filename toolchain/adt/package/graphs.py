@@ -181,8 +181,8 @@ _NAMES = {
     ),
     "ir.DictAttrs": ("attribute", "__dict__", FUNCTION_ATTRIBUTES),
 }
-"""Nodes with names that mean more than others: their field with a name, or a map by names, and those that may
-be in it."""
+"""Nodes with names that mean more than others: what such a name is, the field that holds it or a map by it,
+and the names that are allowed."""
 _DTYPE = re.compile(r"((int|uint|float|bfloat|bool)\d{0,3}(x\d{1,4})?|float8_\w{1,12}|handle|void|)")
 
 
@@ -265,7 +265,8 @@ class _Graph:
             return
         what, field, allowed = _NAMES[kind]
         node = self.nodes[data[field]]
-        for named in [self.nodes[key] for key in node["data"][::2]] if node["type"] == "ffi.Map" else [node]:
+        keys = node["data"][::2] if node["type"] == "ffi.Map" else [data[field]]
+        for named in map(self.nodes.__getitem__, keys):
             name = str(named["data"]) if named["type"] == "ffi.String" else f"({named['type']})"
             if name not in allowed:
                 raise GraphError(f"the {what} {name[:80]!r}")

@@ -123,7 +123,8 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         except FileNotFoundError as error:
             merge = f"If its parameters were split off: adt package merge {quote(str(path))} PARAMS -o DIR. "
             raise PackageError(
-                f"the package {archive or path} lacks {name}", remedy=merge * (name == PARAMS) + remedy
+                f"the package {archive or path} lacks {name}",
+                remedy=merge + remedy if name == PARAMS else remedy,
             ) from error
         if check_hashes and cache.file_sha256(file) != facts.files[name].sha256:
             raise PackageError(f"{file} is not the file that mod.json describes", remedy=remedy)

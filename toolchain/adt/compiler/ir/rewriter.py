@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.passes import replaced_calls
@@ -122,7 +122,7 @@ def fold_shape_values(module: Any) -> Any:
 def extents_of(info: Any) -> list[int] | None:
     """Return the extents of a tensor or of a shape; None if one is open."""
     values = getattr(getattr(info, "shape", None) or info, "values", None)
-    if values is None or any(not hasattr(extent, "value") for extent in values):
+    if values is None or not all(isinstance(extent, tirx.IntImm) for extent in values):
         return None
     return [int(extent) for extent in values]
 

@@ -40,7 +40,8 @@ from adt.compiler.passes.words import combine_words, with_words
 from adt.package.reports import LANES
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
-"""Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
+"""Attributes, and values of ``pragma_scope``, by which TVM compiles a text, machine code included, into a
+kernel: no schedule may bring one."""
 
 
 def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = False) -> str:

@@ -80,7 +80,7 @@ def _scan(data: te.Tensor, operation: str, dtype: str, exclusive: bool) -> te.Te
     def chunk_total(
         row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr, *limits: tirx.PrimExpr
     ) -> tirx.PrimExpr:
-        """Reduce a chunk, up to a position in it if that limits it."""
+        """Reduce a chunk; with a limit only up to that position."""
         k = te.reduce_axis((0, size), "k")
         at = chunk * size + k
         conditions = [k < limit if exclusive else k <= limit for limit in limits]

@@ -33,7 +33,8 @@ LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}  # languages of a GPU's kernels
 
 MOST_TEXT = 1 << 30  # bytes that a compressed text may unpack to
 _FUNCTION = re.compile(
-    r"^    @T\.prim_func[^\n]*\n    def (\w+)\(.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL
+    r"^    @T\.prim_func(?:(?!^    @T\.prim_func).)*?^    def (\w+)\(.*?(?=^    @T\.prim_func|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -104,14 +105,14 @@ class Inspection:
             for path in sorted((self._directory / library.name).glob("*.json")):
                 text = self.text(f"{library.name}/{path.name}")
                 digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
-                with self._undamaged(path):
+                with self._undamaged(path, ValueError):
                     graphs[names.get(digest, path.stem)] = parse_json(text)
         return libraries
 
     def library_calls(self) -> dict[str, dict[str, int]]:
         """Count each subgraph's calls of its library's functions, by the subgraph's name."""
         graphs = {name: graph for part in self.subgraphs().values() for name, graph in part.items()}
-        with self._undamaged(f"a subgraph of {self.package.place}"):
+        with self._undamaged(f"a subgraph of {self.package.place}", KeyError, TypeError):
             return {
                 name: dict(Counter(str(node["name"]) for node in graph["nodes"] if node["op"] == "kernel"))
                 for name, graph in graphs.items()
@@ -120,7 +121,7 @@ class Inspection:
     def text(self, name: str) -> str:
         """Read the regular file *name* below ``inspect/``, UTF-8."""
         path = self._file(name)
-        with self._undamaged(path):
+        with self._undamaged(path, ValueError):
             return read_text(path, MOST_TEXT)
 
     def relax(self) -> str:
@@ -171,7 +172,7 @@ class Inspection:
     def llvm(self) -> str:
         """Read the LLVM IR of the host's code."""
         path = self._file("host.ll.gz")
-        with self._undamaged(path), gzip.open(path) as file:
+        with self._undamaged(path, OSError, EOFError, zlib.error), gzip.open(path) as file:
             text = file.read(MOST_TEXT + 1)
         if len(text) > MOST_TEXT:
             raise PackageError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB", remedy=self._remedy)
@@ -210,7 +211,7 @@ class Inspection:
         kernels = defaultdict[str, tuple[str, ...]](tuple)
         for kernel in self.graph.kernels:
             kernels[kernel.function] += (kernel.name,)
-        return kernels
+        return dict(kernels)
 
     @property
     def _directory(self) -> Path:
@@ -221,11 +222,11 @@ class Inspection:
         return f"Compile it again: {self.package.manifest.compile_command()}"
 
     @contextlib.contextmanager
-    def _undamaged(self, what: object) -> Iterator[None]:
-        """Turn errors while *what* is read into a PackageError."""
+    def _undamaged(self, what: object, *errors: type[Exception]) -> Iterator[None]:
+        """Turn *errors* while *what* is read into a PackageError."""
         try:
             yield
-        except (EOFError, KeyError, OSError, TypeError, ValueError, zlib.error) as error:
+        except errors as error:
             raise PackageError(f"{what} is damaged: {error}", remedy=self._remedy) from error
 
     def _file(self, name: str) -> Path:

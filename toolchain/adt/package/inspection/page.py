@@ -52,7 +52,7 @@ def place(
     half = [(WIDTH if node < count else LANE) / 2 for node in range(len(level))]
     _order(rows, above, below)
     center = _columns(rows, above, below, half)
-    left = min(x - width for x, width in zip(center, half, strict=True))
+    left = min((x - width for x, width in zip(center, half, strict=True)), default=0.0)
     center = [x - left for x in center]
     top = [at * (HEIGHT + GAP_Y) for at in level]
     paths = {}
@@ -60,7 +60,7 @@ def place(
         points = [(center[node], top[node] + HEIGHT / 2) for node in passing]
         paths[start, end] = [(center[start], top[start] + HEIGHT), *points, (center[end], top[end])]
     places = [(center[node] - WIDTH / 2, top[node]) for node in range(count)]
-    width = max(x + width for x, width in zip(center, half, strict=True))
+    width = max((x + width for x, width in zip(center, half, strict=True)), default=0.0)
     return places, paths, (width, len(rows) * (HEIGHT + GAP_Y) - GAP_Y)
 
 

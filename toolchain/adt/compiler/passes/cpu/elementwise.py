@@ -111,7 +111,10 @@ def _choices(block: tirx.SBlock) -> set[int]:
 
 
 def _split_choices(schedule: s_tir.Schedule, store: SBlockRV) -> None:
-    """Make two axes of each that conditions divide: TVM makes wrong indices of one for rows and columns."""
+    """Split each axis that conditions divide (rows and columns in one, rolled windows).
+
+    TVM makes wrong indices of one that is not split.
+    """
     block = schedule.get(store)
     extents = {iterator.var: int(iterator.dom.extent) for iterator in block.iter_vars}
     sizes: dict[Any, int] = {}

@@ -40,7 +40,10 @@ class Kernel:
         )
 
     def store_apart(self, keep: Sequence[str]) -> tuple[SBlockRV, list[SBlockRV]]:
-        """Inline all blocks but *keep* and the output; return what stores, apart from sums, and those."""
+        """Inline all but *keep* and the output; return the store and the sums.
+
+        They are apart so that sums stay in registers.
+        """
         schedule = self.schedule
         for name in self.names:
             if name not in keep and name != self.output:

@@ -27,7 +27,10 @@ class Unknown(Exception):
 
 
 def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
-    """Return True if *scheduled*, of one block, is known to read other elements than *function* does."""
+    """Return True if *scheduled*, of one block, is known to read other elements than *function* does.
+
+    *function* reduces nothing. False where that depends on what tensors hold.
+    """
     (realize,) = (
         node
         for node in tir_nodes(scheduled.body, tirx.SBlockRealize)

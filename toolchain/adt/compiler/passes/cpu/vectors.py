@@ -66,7 +66,7 @@ def vectors_of(target: tvm.target.Target, *, half: bool = False) -> Vectors:
 
 
 def best_lanes(module: tvm.IRModule, vectors: Vectors) -> int:
-    """Return the cheapest block size for the convolutions and products of ``main``: wide ones idle."""
+    """Return the cheapest block size for ``main``: lanes of wide blocks idle where channels are few."""
     layers: list[tuple[int, int, int]] = []
     for binding in bindings_of(module):
         call, output = binding.value, static_shape(binding.var) or ()

@@ -68,8 +68,8 @@ def work_per_texel(computes: Signature) -> float:
 def multiply_adds_per_texel(computes: Signature, gpu: Gpu) -> float:
     """Return the multiply-adds of a kernel for each texel read, with as many sums as *gpu* allows.
 
-    A work-item sums ``p`` neighbouring positions and ``b`` blocks of output channels. For each four input
-    channels under a tap it reads ``p`` texels of input and ``4 * b`` of weight, and multiplies
+    A work-item sums ``p`` neighbouring positions and ``b`` blocks of four output channels. For each four
+    input channels under a tap it reads ``p`` texels of input and ``4 * b`` of weight, and multiplies
     ``16 * p * b`` times. A depthwise one multiplies the lanes of a row of each.
     """
     width = computes.positions[-1] if computes.positions else 1

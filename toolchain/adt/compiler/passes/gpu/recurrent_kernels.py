@@ -155,7 +155,7 @@ class LayerKernel(ABC):
         values = [self.rows[at, b, column + place.unit] for column in columns]
         return [*values, h] if self.layer.kind == "GRU" else values
 
-    def within(self, unit: tirx.PrimExpr) -> _Values:
+    def within(self, unit: tirx.PrimExpr) -> list[tirx.PrimExpr]:
         """Return the condition that *unit* is one of the layer's, and none of the zeros behind them."""
         return [unit < self.layer.hidden] if self.guarded else []
 
@@ -420,7 +420,7 @@ _Finish = Callable[[_Place, int, _Values, _Values], None]
 
 
 @contextmanager
-def _only_where(conditions: _Values) -> Iterator[None]:
+def _only_where(conditions: list[tirx.PrimExpr]) -> Iterator[None]:
     """Restrict the code that is built inside to where all *conditions* hold."""
     with ExitStack() as stack:
         for condition in conditions:

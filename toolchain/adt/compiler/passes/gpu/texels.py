@@ -94,7 +94,7 @@ def texel_loops(schedule: s_tir.Schedule, store: SBlockRV) -> list[LoopRV]:
 def reduction_loops(
     schedule: s_tir.Schedule, reduction: SBlockRV, depth: int
 ) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Return the loops of *reduction* in the *depth* outermost: over texels, and those it sums over."""
+    """Return the loops of *reduction* inside the *depth* outermost: over texels, lanes last, and terms."""
     loops = schedule.get_loops(reduction)[depth:]
     kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]

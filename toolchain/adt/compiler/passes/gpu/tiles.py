@@ -278,7 +278,10 @@ class ProductTile:
 
 
 def best_product_tile(product: Product, gpu: Gpu) -> ProductTile:
-    """Return the tile that costs least on *gpu*; of equals, the one whose group reads least."""
+    """Return the tile that costs least on *gpu*; of equals, the one whose group reads least.
+
+    A matrix whose rows are of an odd length is read number by number.
+    """
 
     def order(tile: ProductTile) -> tuple[float, int]:
         read = tile.wide * tile.down + tile.deep * tile.across * product.lanes

@@ -156,9 +156,9 @@ def transposed(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     if not inputs or not output or not layouts[0].startswith("NC") or not layouts[1].startswith("IO"):
         raise Floats("its layout is unusual")
     array, channels = outputs_first(weights.values, 1), output[1]
-    transposed = window_of(array.shape[2:], attrs)
-    array, window, first = in_steps(array, transposed, 1, channels, inputs[2:], output[2:])
-    strides, rank = transposed.strides, len(transposed.strides)
+    transposed_window = window_of(array.shape[2:], attrs)
+    array, window, first = in_steps(array, transposed_window, 1, channels, inputs[2:], output[2:])
+    strides, rank = transposed_window.strides, len(transposed_window.strides)
     if int(attrs.groups) > 1 or max(attrs.dilation) > 1 or min(*window.before, *window.after) < 0:
         raise Floats("it has groups or is dilated, or its border is wider than its window")
     values = _with_border(self, data, layouts[0], (*window.before, *window.after))

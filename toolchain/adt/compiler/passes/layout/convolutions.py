@@ -181,7 +181,10 @@ def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.At
 
 
 def _merged(array: NDArray[np.generic], groups: int, lanes: int) -> tuple[NDArray[np.generic], int]:
-    """Merge *groups* of the weight that share blocks, by zeros; return it, and how many are left."""
+    """Merge *groups* of the weight that share blocks, by zeros; return it, and how many are left.
+
+    Lanes whose weight is zero idle, which takes less than channels one by one.
+    """
     outputs, inputs, *kernel = array.shape
     count = merged_groups(groups, outputs // groups, lanes)
     if count == 1:

@@ -134,25 +134,30 @@ def _outputs(
 
 
 def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> OutputAccuracy:
-    pairs = [gaps(a, b) for a, b in zip(got, exact, strict=True)]
-    errors = [pair.gap[pair.finite] for pair in pairs]
-    count = sum(each.size for each in errors)
-    largest = max(float(each.max(initial=0.0)) for each in errors)
-    magnitude = max(pair.magnitude for pair in pairs)
-    cosines = [cosine(pair.got[pair.finite], pair.reference[pair.finite]) for pair in pairs]
-    ranked = [(a, b) for a, b in zip(got, exact, strict=True) if _scores(b)]
-    same = [row for a, b in ranked for row in np.argmax(a, axis=-1) == np.argmax(b, axis=-1)]
+    cosines, largest, magnitude, total, count, finite = [1.0], 0.0, 0.0, 0.0, 0, True
+    same_rows, rows = 0, 0
+    for a, b in zip(got, exact, strict=True):
+        pair = gaps(a, b)
+        finite = finite and not bool(np.any(np.isfinite(pair.reference) & ~pair.finite))
+        errors = pair.gap[pair.finite]
+        largest = max(largest, float(errors.max(initial=0.0)))
+        magnitude = max(magnitude, pair.magnitude)
+        total, count = total + float(errors.sum()), count + errors.size
+        cosines.append(cosine(pair.got[pair.finite], pair.reference[pair.finite]))
+        if _scores(b):
+            same_rows += int(np.sum(np.argmax(a, axis=-1) == np.argmax(b, axis=-1)))
+            rows += b.shape[0]
     return OutputAccuracy(
         name=spec.name,
         dtype=spec.dtype,
-        finite=not any(np.any(np.isfinite(pair.reference) & ~pair.finite) for pair in pairs),
+        finite=finite,
         compared=count > 0 or not any(array.size for array in exact),
         magnitude=_rounded(magnitude),
         max_abs=_rounded(largest),
         max_rel=_rounded(largest / magnitude) if magnitude else float(largest > 0),
-        mean_abs=_rounded(sum(float(each.sum()) for each in errors) / max(1, count)),
-        cosine=1 - _rounded(1 - min([1.0, *cosines])),
-        top1=sum(map(bool, same)) / len(same) if same else None,
+        mean_abs=_rounded(total / count) if count else 0.0,
+        cosine=1 - _rounded(1 - min(cosines)),
+        top1=same_rows / rows if rows else None,
     )
 
 

@@ -74,8 +74,11 @@ class _Float:
 
 
 def _constant(constant: relax.Constant) -> _Float:
-    data = constant.data.numpy()
-    return _Float(lambda _: relax.const(_narrow(data)), lambda: _fits(data), versions={SINGLE: constant})
+    return _Float(
+        lambda _: relax.const(_narrow(constant.data.numpy())),
+        lambda: _fits(constant.data.numpy()),
+        versions={SINGLE: constant},
+    )
 
 
 def _weight(var: relax.Var, data: tvm.runtime.Tensor) -> _Float:
