@@ -121,7 +121,8 @@ _REGISTERED = re.compile(r'\.def(?:_packed|_method)?\(\s*((?:"[^"]*"\s*)+)')
 def registered_functions(build_dir: Path) -> tuple[str, ...]:
     """Return the dotted names of the functions that the libraries in *build_dir* register, sorted.
 
-    They are read from the sources that were compiled: what was cross-built does not run here to be asked.
+    They are read from the sources that were compiled: what was cross-built does not run here to be asked, and
+    a compiler keeps some names only as part of another text, or as instructions.
     """
     listing = run(
         [ninja().path, "-C", build_dir, "-t", "compdb"],
@@ -235,8 +236,8 @@ def _stage(destination: Path) -> str:
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
     """Load the bundle, if it is whole and of the same *sources*, where another build was the last one.
 
-    Ninja would compile everything again after the cache was moved. Bundles with XNNPACK and without share a
-    build directory.
+    Ninja would compile everything again after the environment or the cache was copied or moved, and the bytes
+    would be the same. Bundles with XNNPACK and without share a build directory.
     """
     try:
         recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")

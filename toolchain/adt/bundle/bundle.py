@@ -222,7 +222,8 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
 
 
 def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
-    """Write *bundles* to the directory *out*, by ABI if they are several; it appears complete or not.
+    """Write *bundles* to the directory *out*, by ABI if they are several; *out* appears complete
+    or not at all.
 
     *layout* ``jni`` is what an app takes: ``jniLibs/<abi>/*.so``, ``include/``, ``<abi>.bundle.json``.
     """
@@ -283,7 +284,8 @@ def newest_fitting(
 ) -> TargetBundle:
     """Return the newest bundle that passes *check*, of the first of *platforms* that has one; log its name.
 
-    *preferred* comes first. Where none passes, raise what *check* says of the newest.
+    *preferred* comes first, if it is for one of *platforms*. Where none passes, raise what *check* says of
+    the newest.
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []

@@ -185,7 +185,10 @@ class BuildPlan:
     clml: OpenClSdk | None
     options: BuildSettings
     identity: Mapping[str, str]
-    """Everything but paths that decides the bundle's bytes, by name; directories have its digest."""
+    """Everything that decides the bundle's bytes, by name; its digest names the directories.
+
+    No path or time is in it: a copied cache has the same bundles.
+    """
     definitions: tuple[str, ...]
     """``-D`` arguments on top of the preset."""
     build_dir: Path
@@ -222,8 +225,8 @@ def plan_build(settings: Settings) -> BuildPlan:
     if ndk:
         places["ADT_NDK"] = ndk.path
     if clml:
-        places[f"{CLML.variable}_SDK"] = clml.path
-        identity[f"{CLML.title} SDK"] = f"version {clml.version}, {clml.digest}"
+        places["ADT_CLML_SDK"] = clml.path
+        identity["CLML SDK"] = f"version {clml.version}, {clml.digest}"
     if opencl_sdk:
         places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
@@ -232,7 +235,7 @@ def plan_build(settings: Settings) -> BuildPlan:
         identity["CUDA headers"] = CUDA_WHEEL.sha256
     if build.xnnpack:
         xnnpack = find_xnnpack(build.xnnpack_source)
-        places[f"{XNNPACK.variable}_SOURCE"] = xnnpack.path
+        places["ADT_XNNPACK_SOURCE"] = xnnpack.path
         identity[XNNPACK.title] = xnnpack.digest
     apart = {ONE_LIBRARY, *(name for r in LIBRARIES.values() if r.separate for name in (r.title, r.variable))}
     rest = {name: value for name, value in identity.items() if name not in apart}

@@ -7,9 +7,9 @@ written canonically (sorted keys, no spaces, ASCII) and the crc is CRC-32 of K's
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import re
 import statistics
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
+from adt.limits import parse_json
 
 BASELINE = ""
 """The trace of a kernel that is scheduled as `adt compile` does without records."""
@@ -258,13 +259,17 @@ def scan(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _is_header(text: bytes, path: Path) -> bool:
-    match = re.fullmatch(rb'{"format":"adt\.tuning-records","version":(\d{1,9})}\n', text)
-    if match and int(match[1]) != VERSION:
+    header: Any = None
+    with contextlib.suppress(ValueError):
+        header = parse_json(text)
+    if not isinstance(header, dict) or header.get("format") != "adt.tuning-records":
+        return False
+    if (version := header.get("version")) != VERSION:
         raise PackageError(
-            f"{path} has version {int(match[1])} of its format; this adt reads {VERSION}",
+            f"{path} has version {version!r:.20} of its format; this adt reads {VERSION}",
             remedy="Use the adt that wrote it, or a newer one.",
         )
-    return match is not None
+    return True
 
 
 _KIND, _CRC, _DATA = b'{"kind":"', b'","crc":"', b'","data":'

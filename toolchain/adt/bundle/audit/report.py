@@ -146,7 +146,7 @@ def table(report: ElfReport) -> str:
 def _row(file: FileAudit) -> tuple[str, ...]:
     facts = file.facts
     if facts is None:
-        return (MARKS[file.verdict], file.name, *"––––––", file.verdict)
+        return (MARKS[file.verdict], file.name, "–", "–", "–", "–", "–", "–", file.verdict)
     large = "yes" if BIG_PAGE in file.page_sizes else "no"
     return (
         MARKS[file.verdict],

@@ -100,7 +100,10 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open one state of *path*, which need not be writable, nor the directory that it is in."""
+    """Open one state of *path*, which need not be writable, nor the directory that it is in.
+
+    DamagedFile, PackageError (no database, or a later adt's), Busy or DiskError if it cannot be read.
+    """
     _refuse_rollback_journal(path)
     with ExitStack() as stack, sqlite_errors(path):
         connection = _snapshot(path, stack)
@@ -157,7 +160,10 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _salvage(path: Path, after: int) -> Iterator[Entry | Damage]:
-    """Read the rows after one of the damaged *path*: in a copy the table begins in each page in turn."""
+    """Read the rows of the damaged *path* after the row *after*.
+
+    No index is trusted: in a copy, the table is made to begin in each page with rows, one after the other.
+    """
     with scratch_directory("database") as scratch, disk_errors(f"reading {path}", path, written=False):
         copy = scratch / FILE
         _copy(path, copy)

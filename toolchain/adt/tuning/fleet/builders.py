@@ -39,7 +39,7 @@ MAX_BUILDS = 500
 def build(job: BuildJob) -> BuildOutcome:
     """Compile and link the candidate of *job* as `adt compile` does a model's kernels.
 
-    All that is raised is the candidate's failure; that a disk is full is not.
+    Whatever TVM, adt's checks or the linker raise is the candidate's failure; a full disk is not.
     """
     began = time.perf_counter()
     library, failure, disk = b"", None, None
@@ -146,7 +146,7 @@ class LocalBuilders:
         self._idle: queue.SimpleQueue[BuildProcess] = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
-        self._pool = ThreadPoolExecutor(workers, "adt-builder")
+        self._pool = ThreadPoolExecutor(workers, "adt-builder")  # no daemons: who makes builders closes them
 
     def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
@@ -157,13 +157,18 @@ class LocalBuilders:
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with ThreadPoolExecutor(self.workers) as pool:
-            pool.map(BuildProcess.close, self._processes)
+            list(pool.map(BuildProcess.close, self._processes))  # what one raises
         self._pool.shutdown()
 
     def _build(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
         process = self._idle.get()
-        outcome = process.build(job)
-        self._idle.put(process)
+        try:
+            outcome = process.build(job)
+        except Exception:  # nobody asks the future
+            log.exception("a builder failed")
+            raise
+        finally:
+            self._idle.put(process)
         if not self._closed.is_set():
             done(outcome)
 
@@ -189,7 +194,11 @@ THREAD = threading.local()
 
 
 class DaskBuilders:
-    """Builders on the workers of the user's Dask cluster: as many at once as those have threads, now."""
+    """Builders on the workers of the user's Dask cluster: as many at once as those have threads, now.
+
+    Each thread compiles in a :class:`BuildProcess`: a candidate that crashes or hangs the compiler takes no
+    worker along.
+    """
 
     def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
         """Connect to the scheduler *address*; a candidate may take *timeout* seconds."""

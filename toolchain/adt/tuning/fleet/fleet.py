@@ -143,7 +143,7 @@ class Fleet:
                 self.leaving.set()
             # In parallel: a worker whose device has stalled takes seconds to end.
             with ThreadPoolExecutor(max(1, len(workers))) as pool:
-                pool.map(Worker.kill, workers)
+                list(pool.map(Worker.kill, workers))  # what one raises
         for thread in (*workers, *filter(None, (watcher,))):
             thread.join(JOIN_SECONDS)
         for outcome in self._suspects.drop():
@@ -321,8 +321,8 @@ class Worker(threading.Thread):
 
     def _session(self, lease: Lease) -> _SessionEnd:
         held = RENEW_SECONDS if lease.seconds is None else lease.seconds
-        allowed, self._next_seconds = max(self._last_seconds, self._next_seconds), 0.0
-        limit = math.ceil(held + allowed)
+        last, self._next_seconds = max(self._last_seconds, self._next_seconds), 0.0
+        limit = math.ceil(held + last)
         request = Connect(lease.server, limit, self._fleet.computes)
         answer = self._ask(request, CONNECT_SECONDS)
         if not isinstance(answer, Connected):
@@ -340,7 +340,7 @@ class Worker(threading.Thread):
         session_end = _SessionEnd.OVER
         while session_end is _SessionEnd.OVER and time.monotonic() < end and not self._over:
             job = self._fleet.next(lease.name)
-            if job is not None and _seconds_for(job) > allowed:
+            if job is not None and _seconds_for(job) > last:
                 self._last_seconds = max(self._last_seconds, _seconds_for(job, once=True))
                 self._next_seconds = _seconds_for(job)
                 self._fleet.hold(job)

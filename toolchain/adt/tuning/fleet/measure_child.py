@@ -173,10 +173,10 @@ class Session:
         """Compute the outputs of one call with tensors that nothing has used before."""
         split = len(request.arguments) - request.outputs
         outputs = request.arguments[split:]
-        data = [sample_data(argument, seed) for seed, argument in enumerate(request.arguments[:split])]
-        data += map(unwritten_data, outputs)
-        uploads = zip(request.arguments, data, strict=True)
-        tensors = [upload(argument, self._device, each) for argument, each in uploads]
+        tensors = []
+        for place, argument in enumerate(request.arguments):  # one at a time in this machine's memory
+            data = sample_data(argument, place) if place < split else unwritten_data(argument)
+            tensors.append(upload(argument, self._device, data))
         module["main"](*tensors)
         self._device.sync()
         return tuple(map(download, outputs, tensors[split:]))

@@ -198,7 +198,10 @@ class Suspects:
     def judge(
         self, job: MeasureJob, outcome: MeasureOutcome, others: Set[str]
     ) -> tuple[MeasureOutcome | None, tuple[str, ...]]:
-        """Return the outcome to report, if *others* need not try it too, and the devices that it clears."""
+        """Return the outcome to report, and the devices that it clears.
+
+        The outcome is None if *job* waits for one of *others*: the other devices at work, or soon so.
+        """
         name = outcome.on.name
         with self._lock:
             earlier = self._failed_with.get(job.id, name)

@@ -2,8 +2,8 @@
 
 Kernels that a rule of adt schedules, and leaves something open of, get that rule's schedules; the first
 is the one without records. Others for CPUs get TVM's rules for them. For GPUs there are rules of their
-own: TVM takes its CUDA rules, which assume work-groups of up to 1024, 16-byte loads of three elements, and
-shared memory that is faster than the cache. On Mali GPUs it is none of its own: copying into it costs time.
+own: TVM's CUDA rules assume what no phone offers (work-groups of up to 1024, 16-byte loads of three elements,
+shared memory that is faster than the cache). Mali GPUs have no memory for it: copying into it costs time.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> tuple[l
         raise NoSpace(f"TVM's schedule rules fail on it: {last_line(error):.160}") from error
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
+    # generators differ in rules only: the postprocessors are the same
     return list(schedules.values()), generators[0]
 
 

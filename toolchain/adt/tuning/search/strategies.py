@@ -13,7 +13,6 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy
@@ -152,12 +151,20 @@ WARM_UP = 64
 """Measurements, of all kernels together, before the trees are asked."""
 
 
+def _has_xgboost() -> bool:
+    try:
+        import xgboost  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def cost_model(name: str, seed: int) -> CostModel:
     """Make the model *name*; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
-    if name == "auto" and find_spec("xgboost") is None:
+    if name == "auto" and not _has_xgboost():
         log.warning(
-            "XGBoost is not installed: the search is led by measured times alone, and finds less in as many "
-            "trials; this brings it: %s",
+            "XGBoost is not usable here: the search is led by measured times alone, and finds less in as "
+            "many trials; this brings it: %s",
             install_command(extra="tune"),
         )
         name = "none"
