@@ -112,6 +112,7 @@ function(adt_extend_opencl)
     set(runtime tvm_runtime_opencl)
   endif()
   set(ours "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src")
+  # The first six are called in opencl_device_api.cc, the others in opencl_module.cc; in 0.25 neither calls the other's.
   set(replaced
       clGetDeviceInfo=adt_opencl_device_info
       clCreateContext=adt_opencl_create_context
@@ -131,17 +132,19 @@ function(adt_extend_opencl)
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)
-  target_include_directories(${runtime} PRIVATE "${headers}") # of all: sources with directories of their own stay apart
+  # For the whole target: UNITY_BUILD leaves out sources with include directories of their own.
+  target_include_directories(${runtime} PRIVATE "${headers}")
   set(callers "")
   foreach(name IN ITEMS opencl_device_api opencl_module)
     file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/${name}.cc")
     list(APPEND callers ${source})
   endforeach()
-  if(ADT_TVM_VERSION MATCHES "^0\\.25\\.") # one object, which CMake does not make of sources with definitions
+  if(ADT_TVM_VERSION MATCHES "^0\\.25\\.") # joined here: UNITY_BUILD leaves out sources with definitions
     list(TRANSFORM callers REPLACE "^(.+)$" "#include \"\\1\"\n")
     list(JOIN callers "" text)
     set(callers "${CMAKE_BINARY_DIR}/tvm/Unity/opencl.cxx")
-    file(CONFIGURE OUTPUT "${callers}" CONTENT "${text}" @ONLY) # leaves an unchanged file alone
+    file(WRITE "${callers}.new" "${text}")
+    file(COPY_FILE "${callers}.new" "${callers}" ONLY_IF_DIFFERENT)
     get_target_property(sources ${runtime} SOURCES)
     list(FILTER sources EXCLUDE REGEX "/opencl_(device_api|module)\\.cc$")
     set_property(TARGET ${runtime} PROPERTY SOURCES ${sources} "${callers}")
@@ -189,8 +192,11 @@ function(adt_shorten_tvm)
   set_property(TARGET tvm_runtime_objs PROPERTY SOURCES ${sources})
   set_target_properties(tvm_runtime_objs tvm_ffi_objs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
   foreach(target IN ITEMS tvm_runtime_objs tvm_ffi_objs)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # -Os doubles the time of a call
+    target_compile_options(${target} PRIVATE ${ADT_QUICK}) # -Os doubles the time of a call
   endforeach()
+  if(TARGET tvm_rpc)
+    set_property(TARGET tvm_rpc PROPERTY UNITY_BUILD ON)
+  endif()
   set_property(
     SOURCE "${ADT_TVM_SOURCE}/src/runtime/builtin_fp16.cc"
     TARGET_DIRECTORY tvm_runtime_objs
