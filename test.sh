@@ -27,12 +27,12 @@ if [ "$mode" = -- ]; then
   exec python -m pytest "$@"
 fi
 
-# build_early OPTIONS...: one bundle after the other, for the integration tests, on what the checks and the unit tests
-# leave of the cores. A test that builds one itself keeps others waiting for the directory that they share.
+# build_early OPTIONS...: make these bundles, for the integration tests, while the checks and the unit tests run. One at
+# a time: one with XNNPACK is built in the directory of the one without, and a second build would wait for its lock.
 build_early() {
   [ "$mode" != --fast ] || return 0
   (
-    trap 'kill "$build"; exit' TERM
+    trap 'kill "${build:-}" 2>/dev/null; exit' TERM
     for options in "$@"; do
       read -ra words <<<"$options"
       ADT_TVM_PROVIDER=registry nice adt build-target --for "${words[@]}" >/dev/null 2>&1 &

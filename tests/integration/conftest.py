@@ -73,9 +73,8 @@ def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathF
         for name in list(os.environ):
             if name.startswith(("ANDROID_NDK", "ANDROID_SDK", "ANDROID_HOME", "ANDROID_SERIAL", "TVM_HOME")):
                 patch.delenv(name)
-        forked_adt(
-            str(ADT)
-        )  # before a test changes the environment, of which forks have a part from the server
+        # Now: forks have some variables from their server, so it starts before a test changes any.
+        forked_adt(str(ADT))
         yield
         subprocess.run([find_adb().path, "kill-server"], check=False, capture_output=True)
 

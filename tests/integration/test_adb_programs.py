@@ -34,6 +34,9 @@ def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
 def test_commands_have_both_streams_and_their_exit_code(phone: Device) -> None:
     done = phone.script('echo "$1"; echo err >&2; exit 3', "it's $(x)", check=False)
     assert (done.out, done.err, done.exit_code) == ("it's $(x)\n", "err\n", 3)
+    assert phone.shell(["cat"]).out == "", "it reads the end of its input"
+    with pytest.raises(DeviceError, match="exit code 127"):
+        phone.shell(["no-such-program"])
 
 
 def test_files_go_there_and_back(phone: Device, tmp_path: Path) -> None:

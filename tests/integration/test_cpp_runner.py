@@ -660,15 +660,15 @@ def compiled_library(directory: Path, source: str) -> bytes:
 def test_files_of_no_use(
     built: Built, mixed: Package, tmp_path: Path, name: str, content: bytes | str, words: tuple[str, ...]
 ) -> None:
-    """Compile a library from C, where *content* is that."""
+    """Take *content* that is text as the source of the library, in C."""
     if isinstance(content, str):
         content = compiled_library(tmp_path, content)
     package = mixed.with_file(tmp_path / "p", name, content)
     built.run("--model", package.path).refused(PACKAGE, *words)
 
 
+# None of the sanitizers' tests: libtvm_ffi does not free 40 bytes here.
 def test_library_with_an_unknown_symbol(built: Built, mixed: Package, tmp_path: Path) -> None:
-    """Keep it from the sanitizers, which see 40 bytes that libtvm_ffi does not free."""
     source = "extern int of_another_age; int* needs_it = &of_another_age;"
     package = mixed.with_file(tmp_path / "p", LIBRARY, compiled_library(tmp_path, source))
     built.run("--model", package.path).refused(MISMATCH, "cannot load", "of_another_age")

@@ -33,7 +33,7 @@ from support.models import sequences, transformers, vision
 from support.models.blocked import RANDOM, computed, conv, emitted, model, weight
 from support.models.onnx_graphs import graph_of, joined, node, recurrent, write
 from support.processors import PROCESSORS, runnable
-from support.sampling import matrix
+from support.sampling import matrix, of_each_run
 
 
 def _target(cpu: str) -> Any:
@@ -350,6 +350,11 @@ NETWORKS: dict[str, Callable[[Path], Path]] = {
     "step of gpt2": lambda path: transformers.gpt2_step(path, 1, 48, 3, 10, 100),
     "convnext": lambda path: transformers.convnext(path, (1,), 16, 48),
 }
+LARGER: dict[str, Callable[[Path], Path]] = {
+    "generator": lambda path: vision.image_translation(path, 32),
+    "vit": lambda path: transformers.vit(path, 1, 48, 3, 96),
+}
+"""Networks that bench/cpu.py times, of kernels that are among :data:`MODELS`."""
 RECURRENT: dict[str, tuple[int, Callable[[Path], Path]]] = {
     "lstm": (
         6,
@@ -398,9 +403,12 @@ def like_onnxruntime(path: Path, cpu: str) -> int:
     return len(recurrences)
 
 
-@pytest.mark.parametrize(("name", "cpu"), matrix(NETWORKS, PROCESSORS))
+@pytest.mark.parametrize(
+    ("name", "cpu"),
+    [*matrix(NETWORKS, PROCESSORS), *of_each_run(0, *itertools.product(LARGER, PROCESSORS))],
+)
 def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: Path) -> None:
-    assert like_onnxruntime(NETWORKS[name](tmp_path / "m.onnx"), runnable(cpu)) == 0
+    assert like_onnxruntime((NETWORKS | LARGER)[name](tmp_path / "m.onnx"), runnable(cpu)) == 0
 
 
 @pytest.mark.parametrize(("name", "cpu"), matrix(RECURRENT, PROCESSORS))

@@ -262,6 +262,16 @@ def test_a_killed_run_leaves_neither_process_nor_directory(
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
 
+def test_a_stopped_device_makes_a_run_fail(
+    native_rack: Rack, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    device = native_rack.start("brief")
+    deployment = put(device, bundle, package).deployment
+    native_rack.stop("brief")
+    with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
+        DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=60)
+
+
 def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(
     phone: Device, bundle: TargetBundle, package: ModelPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

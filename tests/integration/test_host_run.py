@@ -82,8 +82,11 @@ def test_tvms_wheel_runs_and_verifies_a_model_before_anything_is_built(
             needs_runner()
         assert "adt build-target --for host" in refused.value.remedy
         assert "--dump-calls" not in refused.value.what, "no flag of a verb"
+
+
+def test_an_empty_list_of_inputs_is_refused(on_opencl: Path) -> None:
     with pytest.raises(ConfigError, match="empty list of sets"):
-        adt.verify(done.package.path, inputs=[])
+        adt.verify(on_opencl, inputs=[])
 
 
 def test_no_driver_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_opencl: Path) -> None:

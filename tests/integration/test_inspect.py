@@ -112,10 +112,13 @@ def test_each_kernel_of_the_program_compiles_alone(opencl: Path, tmp_path: Path)
         run_program(*words)
 
 
+def test_a_package_for_a_device_has_the_alignment_of_its_runtime(cpu: Path) -> None:
+    assert api.inspect(cpu).package.manifest.alignment == 32
+
+
 def test_how_a_cpu_computes_each_kernel(cpu: Path, opencl: Path) -> None:
     shown = adt("inspect", cpu, "--cpu").stdout.splitlines()
     kernels = adt_json("inspect", cpu, "--cpu")["cpu"]
-    assert api.inspect(cpu).package.manifest.alignment == 32, "that of a device's runtime"
     assert [line.split()[0] for line in shown] == [kernel["name"] for kernel in kernels]
     first, second = kernels[:2]
     for kernel in (first, second):  # the convolutions; 64-bit Arm's vectors have four lanes

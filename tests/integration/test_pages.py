@@ -68,7 +68,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
 def test_a_page_works_as_it_is_pasted(
     page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,15 +77,17 @@ def test_a_page_works_as_it_is_pasted(
     if page.name == "virtual-device.md":
         emulator.stop("default")  # the page starts its own
     directory = shutil.copytree(prepared, tmp_path / "page")
-    for line in commands(page):
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=directory, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{line}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    if not any(info.running for info in emulator.listing()):
-        api.emulator_start()
+    try:
+        for line in commands(page):
+            done = subprocess.run(
+                ["bash", "-c", line],
+                cwd=directory, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{line}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    finally:
+        if not any(info.running for info in emulator.listing()):
+            api.emulator_start()
 
 
-def test_most_commands_of_the_pages_are_run() -> None:
-    assert sum(len(commands(page)) for page in PAGES) >= 60
+def test_the_rules_leave_commands_to_run() -> None:
+    assert sum(len(commands(page)) for page in PAGES) >= 80

@@ -273,6 +273,19 @@ def test_textures_of_a_virtual_device(packages: dict[str, Path], broken: dict[st
     assert [call.name for call in bad.layers.wrong] == [KERNEL["adreno"]]
 
 
+@pytest.mark.nightly
+def test_in_a_real_network(tmp_path: Path) -> None:
+    """Break a kernel of MobileNet-v2 in textures that two of 54 calls run: both are reported."""
+    model = vision.mobilenet_v2(tmp_path / "model.onnx")
+    sound = api.compile(model, out=tmp_path / "sound", platform="host", target="adreno", check=False).path
+    assert api.verify_layers(sound).layers.passed
+    name = "fused_conv_blocks7_add5_maximum3_minimum3_texture"
+
+    bad = broken_source(sound, tmp_path / "bad", name, b"max(", b"min(")
+
+    assert {call.name for call in api.verify_layers(bad, all=True).layers.wrong} == {name}
+
+
 def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare rtvm with onnxruntime on the same file, from any directory."""
     monkeypatch.chdir(tmp_path)

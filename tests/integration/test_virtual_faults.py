@@ -1,4 +1,4 @@
-"""State that faults of the virtual device leave; tests of what meets a fault show that it strikes."""
+"""State that faults leave on a virtual device; that they strike is shown where they are met."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -181,7 +181,7 @@ def test_an_answer_is_data_of_the_kind_that_was_agreed_upon(
         "pickle": struct.pack("<Q", len(trap)) + trap,
         "pickled array": struct.pack("<QQ", len(text) + len(npy), len(text)) + text + npy,
         "endless": struct.pack("<QQ", 1 << 60, 4) + b"null",
-        "of another kind": encode({"_type": "Computed", "outputs": [10**12]}),
+        "of another kind": encode({"_type": "Timed", "seconds": [1.0], "outputs": [10**12]}),
         "unknown field": encode({"_type": "Done", "more": 1}),
     }
     (tmp_path / "answer").write_bytes(answers[kind] + bytes(1 << 12))

@@ -157,6 +157,11 @@ def test_what_is_not_a_package_is_not_written_over(package: Path, tmp_path: Path
     with pytest.raises(PackageError, match="left alone"):
         write_package(load_package(package), tmp_path / "notes.tar")
     assert (tmp_path / "notes.tar").read_text() == "precious"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/precious").write_text("x")
+    with pytest.raises(PackageError, match="left alone"):
+        write_package(load_package(package), tmp_path / "mine")
+    assert (tmp_path / "mine/precious").exists()
     write_package(load_package(package), tmp_path / "x.tar")
     write_package(load_package(package), tmp_path / "x.tar")
 

@@ -57,7 +57,8 @@ def tracker(answer: bytes, pieces: int = 0, pause: float = 0.001, asked: list[by
     def serve(sock: socket.socket) -> None:
         take(sock, 4)
         sock.sendall(MAGIC)
-        question = take(sock, *struct.unpack("<i", take(sock, 4)))
+        (length,) = struct.unpack("<i", take(sock, 4))
+        question = take(sock, length)
         if asked is not None:
             asked.append(question)
         step = pieces or len(answer) or 1

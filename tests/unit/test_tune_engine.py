@@ -58,7 +58,13 @@ class Bench:
         self.recorded: list[Record] = []
 
     def tune(
-        self, tasks: list[Any], stop: threading.Event | None = None, *, batch: int = 4, **changes: Any
+        self,
+        tasks: list[Any],
+        stop: threading.Event | None = None,
+        *,
+        batch: int = 4,
+        per_device: int = 0,
+        **changes: Any,
     ) -> EngineResult:
         engine = Engine(
             options(**changes),
@@ -72,7 +78,7 @@ class Bench:
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("adt.tuning.engine.BATCH", batch)
-            patch.setattr("adt.tuning.engine.PER_DEVICE", 0)
+            patch.setattr("adt.tuning.engine.PER_DEVICE", per_device)
             return engine.run(self.fleet.start)
 
 
@@ -94,6 +100,12 @@ def test_one_task_to_its_end() -> None:
     assert bench.builders.closed and not any(thread.is_alive() for thread in bench.fleet.threads)
     last = bench.statuses[-1]
     assert result.status.kept == len(bench.recorded) and last.total == 10
+
+
+def test_batches_grow_with_the_devices() -> None:
+    bench = Bench(fleet=FakeFleet(seconds, names=tuple("abcdefgh")))
+    bench.tune([task("conv")], trials=64, per_device=4)
+    assert bench.searches.by_task["conv"].sizes[0] == 32
 
 
 def test_the_fastest_is_measured_once_more_with_more_repeats() -> None:

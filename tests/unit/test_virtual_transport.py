@@ -70,7 +70,11 @@ def conversation(talk: Callable[[Server], Awaitable[None]]) -> Callable[[], None
         await asyncio.wait_for(ended.wait(), 5)
         server.close()
 
-    return lambda: asyncio.run(run())
+    def test() -> None:
+        asyncio.run(run())
+
+    test.__name__, test.__doc__ = talk.__name__, talk.__doc__  # type: ignore[attr-defined]
+    return test
 
 
 @conversation

@@ -86,7 +86,12 @@ class Host:
 
 def in_loop(test: Callable[[Host], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Make a test of a function that runs in an event loop."""
-    return lambda: asyncio.run(asyncio.wait_for(test(Host()), 60))
+
+    def run() -> None:
+        asyncio.run(asyncio.wait_for(test(Host()), 60))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__  # not wraps: pytest would ask for the host
+    return run
 
 
 @in_loop

@@ -24,9 +24,10 @@ def conditions() -> list[object]:
 
 
 def execute(program: str, *words: str) -> None:
-    """Execute *program*, on a small disk if the *words* begin with that."""
-    if words[:1] == ("--on-small-disk",):
-        disk = f"{sys.path[-1]}/small_disk.py"
+    """Execute *program*; what :mod:`small_disk` does in a fork, it does as a program then."""
+    if words[:1] == ("--on-small-disk",):  # fork_server.ON_SMALL_DISK; its import takes long
+        disk = os.path.join(os.path.dirname(__file__), "small_disk.py")  # noqa: PTH118, PTH120
+        # DIRECTORY OPTIONS FREE LISTING, then the program's own
         os.execv(sys.executable, [sys.executable, disk, *words[1:5], program, *words[5:]])
     os.execv(program, [program, *words])
 
